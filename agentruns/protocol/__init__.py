@@ -1,0 +1,1 @@
+"""The shapes that travel: plain pydantic models, no framework."""
