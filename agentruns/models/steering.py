@@ -1,0 +1,135 @@
+"""What people set up before anything runs: layer limits, saved agents, API keys."""
+
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.db import models
+from django.utils import timezone
+from pydantic import ValidationError as Malformed
+
+from agentruns.protocol.ask_human import HARD_CAPS, AskHumanLayerConfig
+
+
+class DeferredHandling(models.TextChoices):
+    """Who turns a deferred call into an answer (docs/design: two ways of handling)."""
+
+    INBOX = "inbox", "A human task opens in the inbox"
+    CLIENT = "client", "The caller answers and resumes"
+
+
+def every_field_type() -> list[str]:
+    return ["paragraph", "select", "file", "file-list"]
+
+
+class AskHumanPolicy(models.Model):
+    """The most that a model may ask for. The effective limit is the smaller of this and the
+    run's own layer config; the defaults are the hard caps, so that a new policy limits nothing."""
+
+    name = models.CharField(max_length=100, unique=True)
+    max_fields = models.PositiveSmallIntegerField(default=HARD_CAPS["max_fields"])
+    max_actions = models.PositiveSmallIntegerField(default=HARD_CAPS["max_actions"])
+    allowed_field_types = models.JSONField(default=every_field_type, blank=True)
+    allow_file_fields = models.BooleanField(default=True)
+    max_markdown_chars = models.PositiveIntegerField(default=HARD_CAPS["max_markdown_chars"])
+    max_question_chars = models.PositiveIntegerField(default=HARD_CAPS["max_question_chars"])
+    max_field_label_chars = models.PositiveSmallIntegerField(
+        default=HARD_CAPS["max_field_label_chars"]
+    )
+    max_action_label_chars = models.PositiveSmallIntegerField(
+        default=HARD_CAPS["max_action_label_chars"]
+    )
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        verbose_name = "layer limits"
+        verbose_name_plural = "layer limits"
+        constraints = [
+            models.CheckConstraint(
+                name=f"policy_{field}_in_range",
+                condition=models.Q((f"{field}__gte", low), (f"{field}__lte", HARD_CAPS[field])),
+            )
+            for field, low in (
+                ("max_fields", 0),
+                ("max_actions", 1),
+                ("max_markdown_chars", 0),
+                ("max_question_chars", 1),
+                ("max_field_label_chars", 1),
+                # The automatic "Submit" has six letters.
+                ("max_action_label_chars", 6),
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def limits(self) -> dict[str, Any]:
+        """Return the layer config's keys that this policy bounds."""
+        keys = (*HARD_CAPS, "allowed_field_types", "allow_file_fields")
+        return {key: getattr(self, key) for key in keys}
+
+    def clean(self) -> None:
+        """Refuse what the layer config itself would refuse, with its own messages."""
+        try:
+            AskHumanLayerConfig.model_validate(self.limits())
+        except Malformed as error:
+            raise ValidationError(_messages(error)) from error
+
+
+def _messages(error: Malformed) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for item in error.errors():
+        where = str(item["loc"][0]) if item["loc"] else "allowed_field_types"
+        found.setdefault(where, []).append(item["msg"].removeprefix("Value error, "))
+    return found
+
+
+class Agent(models.Model):
+    """A saved composition that people and programs start with an input text."""
+
+    slug = models.SlugField(max_length=80, unique=True)
+    name = models.CharField(max_length=120)
+    description = models.TextField(blank=True)
+    example_input = models.TextField(blank=True)
+    composition = models.JSONField()
+    deferred_handling = models.CharField(
+        max_length=10, choices=DeferredHandling.choices, default=DeferredHandling.INBOX
+    )
+    policy = models.ForeignKey(AskHumanPolicy, models.PROTECT, null=True, blank=True)
+    is_active = models.BooleanField(default=True)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ApiKey(models.Model):
+    """A program's way in. Only the SHA-256 of the key is stored; it is shown once."""
+
+    name = models.CharField(max_length=100)
+    prefix = models.CharField(max_length=16, editable=False)
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, related_name="sayso_api_keys"
+    )
+    may_answer = models.BooleanField(
+        default=False, help_text="May answer human tasks on behalf of its owner."
+    )
+    deferred_handling = models.CharField(
+        max_length=10, choices=DeferredHandling.choices, default=DeferredHandling.INBOX
+    )
+    policy = models.ForeignKey(AskHumanPolicy, models.PROTECT, null=True, blank=True)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
+    last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    class Meta:
+        verbose_name = "API key"
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.prefix}…)"
