@@ -48,6 +48,8 @@ class Run(models.Model):
     request_digest = models.CharField(max_length=64)
     # The request as JSON, encrypted: it may hold credentials.
     request = models.TextField()
+    # On a resume: {"calls": …, "metadata": …} as JSON. The snapshot is the parent's.
+    deferred_results = models.TextField(null=True)  # noqa: DJ001 -- absent on a first run
     # The ask-human limits in force for the whole session, pinned when it starts.
     limits = models.TextField(default="{}")
 

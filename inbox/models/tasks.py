@@ -72,9 +72,7 @@ class HumanTask(models.Model):
             models.CheckConstraint(
                 name="task_result_when_it_resumes",
                 condition=Q(state__in=(TaskState.OPEN, TaskState.ENDED), result__isnull=True)
-                | (
-                    ~Q(state__in=(TaskState.OPEN, TaskState.ENDED)) & Q(result__isnull=False)
-                ),
+                | (~Q(state__in=(TaskState.OPEN, TaskState.ENDED)) & Q(result__isnull=False)),
             ),
         ]
 
@@ -87,9 +85,7 @@ class TaskEvent(models.Model):
 
     task = models.ForeignKey(HumanTask, models.PROTECT, related_name="history")
     type = models.CharField(max_length=30)
-    actor = models.ForeignKey(
-        settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+"
-    )
+    actor = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+")
     api_key = models.ForeignKey("agentruns.ApiKey", models.PROTECT, null=True, related_name="+")
     data = models.TextField(default="{}")
     created_at = models.DateTimeField()

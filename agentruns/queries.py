@@ -1,0 +1,145 @@
+"""Every read that others need."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Exists, OuterRef
+
+from agentruns.models.runs import TERMINAL, Run, RunEvent, RunStatus
+from agentruns.models.steering import Agent
+
+SEQUENCE_BITS = 20
+LAST_POSITION = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """A run as people see it in its session. `output` is the final output as JSON text."""
+
+    id: UUID
+    status: str
+    output: str | None
+    error: str | None
+    agent_name: str
+    asked: bool
+    created_at: datetime
+
+    @property
+    def ended(self) -> bool:
+        return self.status in TERMINAL
+
+    @property
+    def text(self) -> str | None:
+        """The output for reading: text as it is, anything else as indented JSON."""
+        if self.output is None:
+            return None
+        value = json.loads(self.output)
+        return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class AgentSummary:
+    """A saved agent that may be started."""
+
+    slug: str
+    name: str
+    description: str
+    example_input: str
+
+
+def session_chain(session_id: UUID) -> list[RunSummary]:
+    """Return the session's runs, oldest first, without those that a retry replaced."""
+    runs = Run.objects.filter(session_id=session_id, superseded=False).select_related("agent")
+    return [
+        RunSummary(
+            id=run.id,
+            status=wire_status(run.status),
+            output=run.output,
+            error=run.error,
+            agent_name=run.agent.name if run.agent else "",
+            asked=run.deferred_call is not None,
+            created_at=run.created_at,
+        )
+        for run in runs.order_by("created_at", "id")
+    ]
+
+
+def active_agents() -> list[AgentSummary]:
+    """Return the saved agents that may be started, by name."""
+    rows = Agent.objects.filter(is_active=True).order_by("name")
+    return [AgentSummary(*row) for row in rows.values_list(*AgentSummary.__dataclass_fields__)]
+
+
+def wire_status(status: str) -> str:
+    """The wire knows no `queued`: a run is running from acceptance on."""
+    return RunStatus.RUNNING.value if status == RunStatus.QUEUED else status
+
+
+def run_status(run_id: UUID, *, api_key_id: int) -> dict[str, Any] | None:
+    """Return the status body of a run that the key made, or None."""
+    run = Run.objects.filter(id=run_id, api_key_id=api_key_id).first()
+    if run is None:
+        return None
+    return {
+        "run_id": str(run.id),
+        "status": wire_status(run.status),
+        "created_at": wire_time(run.created_at),
+        "updated_at": wire_time(run.updated_at),
+        "error": run.error,
+    }
+
+
+def run_exists(run_id: UUID, *, api_key_id: int) -> bool:
+    return Run.objects.filter(id=run_id, api_key_id=api_key_id).exists()
+
+
+def wire_time(moment: datetime) -> str:
+    """UTC ISO 8601 with microseconds and Z."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+@dataclass(frozen=True)
+class WireEvent:
+    """One event as it goes over the wire; `envelope` is its whole JSON text."""
+
+    position: int
+    id: str
+    type: str
+    envelope: str
+
+
+def cursor_text(position: int) -> str:
+    return f"{position >> SEQUENCE_BITS}-{position & (2**SEQUENCE_BITS - 1)}"
+
+
+def events_after(run_id: UUID, *, after: int, limit: int) -> list[WireEvent]:
+    """Return up to `limit` events of the run behind the packed cursor `after`, in order."""
+    rows: Sequence[RunEvent] = RunEvent.objects.filter(
+        run_id=run_id, position__gt=min(after, LAST_POSITION)
+    ).order_by("position")[:limit]
+    return [_wire_event(row) for row in rows]
+
+
+def _wire_event(row: RunEvent) -> WireEvent:
+    cursor = cursor_text(row.position)
+    # Put together as text: `data` stays byte for byte what was recorded.
+    envelope = (
+        f'{{"id":"{cursor}","run_id":"{row.run_id}","created_at":"{wire_time(row.created_at)}",'
+        f'"type":"{row.type}","data":{row.data}}}'
+    )
+    return WireEvent(row.position, cursor, row.type, envelope)
+
+
+def waiting_counts() -> dict[str, int]:
+    """Return how many runs are queued and running, for health and operators."""
+    children = Run.objects.filter(parent=OuterRef("pk"))
+    asked = Run.objects.filter(status=RunStatus.SUCCEEDED, deferred_call__isnull=False)
+    return {
+        "queued": Run.objects.filter(status=RunStatus.QUEUED).count(),
+        "running": Run.objects.filter(status=RunStatus.RUNNING).count(),
+        "waiting": asked.filter(~Exists(children)).count(),
+    }

@@ -1,0 +1,1 @@
+"""Every write. Services own transactions; callers make one call each."""

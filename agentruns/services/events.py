@@ -1,0 +1,40 @@
+"""Appending to a run's event log. Callers hold the run's row, so positions never collide."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import Max
+
+from agentruns.models.runs import RunEvent
+
+_SEQUENCE_BITS = 20
+
+
+@dataclass(frozen=True)
+class NewEvent:
+    """`data` is the event's data as JSON text, `created_at` when it happened."""
+
+    type: str
+    data: str
+    created_at: datetime
+
+
+def append(*, run_id: UUID, events: Sequence[NewEvent]) -> None:
+    """Add `events` in order, each after all that the run has."""
+    last = RunEvent.objects.filter(run_id=run_id).aggregate(last=Max("position"))["last"] or 0
+    rows = []
+    for event in events:
+        stamp = int(event.created_at.timestamp() * 1000) << _SEQUENCE_BITS
+        last = max(stamp, last + 1)
+        rows.append(
+            RunEvent(
+                run_id=run_id,
+                position=last,
+                type=event.type,
+                data=event.data,
+                created_at=event.created_at,
+            )
+        )
+    RunEvent.objects.bulk_create(rows)

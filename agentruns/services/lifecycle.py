@@ -1,0 +1,333 @@
+"""Create, claim, append, finish, cancel: each a guarded UPDATE whose count is looked at."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.db.models import F, QuerySet
+from django.db.models.functions import Now
+
+from agentruns import handoff, secrets
+from agentruns.models.runs import Run, RunStatus
+from agentruns.models.steering import Agent, DeferredHandling
+from agentruns.services import events, hints
+from agentruns.services.clock import database_now
+from agentruns.services.events import NewEvent
+
+
+class RunNotFound(Exception):
+    """run not found"""
+
+
+class IdempotencyConflict(Exception):
+    """idempotency_key was used before with another request body"""
+
+
+class RunFinished(Exception):
+    """The run had ended before; str() says how."""
+
+
+class Fenced(Exception):
+    """Another attempt owns this run now, or it has ended."""
+
+
+class AgentNotFound(Exception):
+    """agent not found"""
+
+
+@dataclass(frozen=True)
+class ClaimedRun:
+    """A run that this worker may execute until its lease ends. `request` is the whole request
+    as a JSON object, snapshot and deferred results included."""
+
+    run_id: UUID
+    attempt: int
+    request: dict[str, Any]
+    limits: dict[str, Any]
+    deferred_handling: str
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How an attempt ended; JSON values are text. `terminal` is the terminal event's data."""
+
+    status: RunStatus
+    terminal: str
+    output: str | None = None
+    deferred_call: str | None = None
+    snapshot: str | None = None
+    error: str | None = None
+    reason: str | None = None
+    usage: str = "{}"
+
+
+def failure(error: str, reason: str | None) -> Ending:
+    """The ending of a run that failed, with a text that a person understands."""
+    terminal = json.dumps({"error": error, "reason": reason}, ensure_ascii=False)
+    return Ending(status=RunStatus.FAILED, terminal=terminal, error=error, reason=reason)
+
+
+TERMINAL_EVENTS = {
+    RunStatus.SUCCEEDED: "run_succeeded",
+    RunStatus.FAILED: "run_failed",
+    RunStatus.CANCELLED: "run_cancelled",
+}
+
+
+def digest(text: str) -> str:
+    """SHA-256 of the text's UTF-8, hex."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def create_run(
+    *,
+    request: str,
+    api_key_id: int | None,
+    requester_id: int | None,
+    deferred_handling: str,
+    now: datetime,
+    agent_id: int | None = None,
+    idempotency_key: str | None = None,
+) -> UUID:
+    """Queue a run of `request` (JSON text of a CreateRunRequest); return its id.
+
+    The same key and request again: the first run's id. Raises `IdempotencyConflict`.
+    """
+    run_id = uuid4()
+    run = Run(
+        id=run_id,
+        session_id=run_id,
+        api_key_id=api_key_id,
+        requester_id=requester_id,
+        agent_id=agent_id,
+        deferred_handling=deferred_handling,
+        idempotency_key=idempotency_key,
+        request_digest=digest(request),
+        request=secrets.seal(request),
+        created_at=now,
+        updated_at=now,
+    )
+    if idempotency_key is None:
+        return insert_run(run)
+    earlier = _earlier_run(run)
+    if earlier is not None:
+        return earlier
+    try:
+        return insert_run(run)
+    except IntegrityError:
+        # Somebody sent the same key at the same moment; theirs is committed now.
+        earlier = _earlier_run(run)
+        if earlier is None:
+            raise
+        return earlier
+
+
+def _earlier_run(run: Run) -> UUID | None:
+    row = (
+        Run.objects.filter(api_key_id=run.api_key_id, idempotency_key=run.idempotency_key)
+        .values_list("id", "request_digest")
+        .first()
+    )
+    if row is None:
+        return None
+    if row[1] != run.request_digest:
+        raise IdempotencyConflict(IdempotencyConflict.__doc__)
+    return row[0]
+
+
+def insert_run(run: Run) -> UUID:
+    """Store a queued run with its first event and hint a worker after the commit."""
+    with transaction.atomic():
+        run.save(force_insert=True)
+        started = NewEvent("run_started", "{}", run.created_at)
+        events.append(run_id=run.id, events=[started])
+        hints.run_is_queued(run.id)
+    return run.id
+
+
+def start_agent(
+    *,
+    slug: str,
+    text: str,
+    requester_id: int | None,
+    now: datetime,
+    api_key_id: int | None = None,
+    deferred_handling: str | None = None,
+) -> UUID:
+    """Queue a run of a saved agent with `text` as the user's prompt. Raises `AgentNotFound`."""
+    agent = Agent.objects.filter(slug=slug, is_active=True).first()
+    if agent is None:
+        raise AgentNotFound(AgentNotFound.__doc__)
+    both = {agent.deferred_handling, deferred_handling}
+    return create_run(
+        request=json.dumps({"composition": with_user_prompt(agent.composition, text)}),
+        api_key_id=api_key_id,
+        requester_id=requester_id,
+        deferred_handling="client" if "client" in both else DeferredHandling.INBOX,
+        now=now,
+        agent_id=agent.pk,
+    )
+
+
+def with_user_prompt(composition: dict[str, Any], text: str) -> dict[str, Any]:
+    """Return the composition with `text` as the user prompt of its first prompt layer."""
+    layers = [dict(layer) for layer in composition["layers"]]
+    for layer in layers:
+        if layer["type"] == "plain.prompt":
+            layer["config"] = {**(layer.get("config") or {}), "user": text}
+            break
+    return {**composition, "layers": layers}
+
+
+def _lease() -> Any:
+    return database_now(plus=timedelta(seconds=settings.SAYSO_LEASE_SECONDS))
+
+
+def claim_run(*, run_id: UUID, now: datetime) -> ClaimedRun | None:
+    """Take a queued run, or return None when there is nothing for the caller to do.
+
+    A run whose request can't be decrypted fails here, visibly.
+    """
+    taken = Run.objects.filter(id=run_id, status=RunStatus.QUEUED).update(
+        status=RunStatus.RUNNING,
+        attempt=F("attempt") + 1,
+        lease_expires_at=_lease(),
+        started_at=now,
+        updated_at=now,
+    )
+    if not taken:
+        return None
+    run = Run.objects.select_related("parent").get(id=run_id)
+    try:
+        request = _whole_request(run)
+    except secrets.KeyLost as error:
+        ending = failure(str(error), "key_lost")
+        finish_run(run_id=run_id, attempt=run.attempt, new=[], ending=ending, now=now)
+        return None
+    return ClaimedRun(
+        run_id=run.id,
+        attempt=run.attempt,
+        request=request,
+        limits=json.loads(run.limits),
+        deferred_handling=run.deferred_handling,
+    )
+
+
+def _whole_request(run: Run) -> dict[str, Any]:
+    request: dict[str, Any] = json.loads(secrets.unseal(run.request))
+    if run.parent is not None and run.deferred_results is not None:
+        request["session_snapshot"] = json.loads(run.parent.snapshot or "null")
+        request["deferred_tool_results"] = json.loads(run.deferred_results)
+    return request
+
+
+def _hold(run_id: UUID, attempt: int, **changes: Any) -> None:
+    held = Run.objects.filter(id=run_id, status=RunStatus.RUNNING, attempt=attempt).update(
+        **changes
+    )
+    if not held:
+        raise Fenced(Fenced.__doc__)
+
+
+def append_events(*, run_id: UUID, attempt: int, new: Sequence[NewEvent], now: datetime) -> None:
+    """Write what an attempt has produced so far, and renew its lease. Raises `Fenced`."""
+    with transaction.atomic():
+        _hold(run_id, attempt, updated_at=now, lease_expires_at=_lease())
+        events.append(run_id=run_id, events=new)
+        hints.run_has_news(run_id)
+
+
+def renew_lease(*, run_id: UUID, attempt: int) -> None:
+    """Keep a quiet attempt alive. Raises `Fenced`."""
+    _hold(run_id, attempt, lease_expires_at=_lease())
+
+
+def release_run(*, run_id: UUID, attempt: int, now: datetime) -> None:
+    """Give a run back unfinished, for another worker. Raises `Fenced`."""
+    with transaction.atomic():
+        _hold(run_id, attempt, status=RunStatus.QUEUED, lease_expires_at=None, updated_at=now)
+        hints.run_is_queued(run_id)
+
+
+def finish_run(
+    *, run_id: UUID, attempt: int, new: Sequence[NewEvent], ending: Ending, now: datetime
+) -> None:
+    """End a run: last events, terminal event, snapshot, status and hand-off in one transaction.
+
+    Raises `Fenced`; whatever the hand-off raises, raises here and nothing is written.
+    """
+    with transaction.atomic():
+        _hold(
+            run_id,
+            attempt,
+            status=ending.status,
+            output=ending.output,
+            deferred_call=ending.deferred_call,
+            snapshot=ending.snapshot,
+            snapshot_digest=digest(ending.snapshot) if ending.snapshot else "",
+            error=ending.error,
+            reason=ending.reason,
+            usage=ending.usage,
+            lease_expires_at=None,
+            finished_at=now,
+            updated_at=now,
+        )
+        terminal = NewEvent(TERMINAL_EVENTS[ending.status], ending.terminal, now)
+        events.append(run_id=run_id, events=[*new, terminal])
+        if ending.deferred_call is not None:
+            _hand_off(run_id, ending.deferred_call, now)
+        hints.run_has_news(run_id)
+
+
+def _hand_off(run_id: UUID, payload: str, now: datetime) -> None:
+    run = Run.objects.select_related("agent").get(id=run_id)
+    if run.deferred_handling == DeferredHandling.INBOX:
+        handoff.handler()(
+            run_id=run.id,
+            session_id=run.session_id,
+            agent_id=run.agent_id,
+            agent_name=run.agent.name if run.agent else "",
+            api_key_id=run.api_key_id,
+            requester_id=run.requester_id,
+            payload=payload,
+            now=now,
+        )
+
+
+def cancel_run(*, run_id: UUID, reason: str | None, message: str | None, now: datetime) -> None:
+    """End a run that has not ended, at once and from anywhere; cancelling again changes nothing.
+
+    Raises `RunNotFound` and `RunFinished`.
+    """
+    with transaction.atomic():
+        ended = Run.objects.filter(
+            id=run_id, status__in=(RunStatus.QUEUED, RunStatus.RUNNING)
+        ).update(
+            status=RunStatus.CANCELLED,
+            error=message or reason,
+            reason=(reason or "")[:100] or None,
+            lease_expires_at=None,
+            finished_at=now,
+            updated_at=now,
+        )
+        if ended:
+            data = json.dumps({"reason": reason, "message": message})
+            events.append(run_id=run_id, events=[NewEvent("run_cancelled", data, now)])
+            hints.run_has_news(run_id)
+            return
+    status = Run.objects.filter(id=run_id).values_list("status", flat=True).first()
+    if status is None:
+        raise RunNotFound(RunNotFound.__doc__)
+    if status != RunStatus.CANCELLED:
+        raise RunFinished(f"run already finished with status '{status}'")
+
+
+def due_leases() -> QuerySet[Run]:
+    """Runs whose worker has stopped reporting."""
+    return Run.objects.filter(status=RunStatus.RUNNING, lease_expires_at__lt=Now())

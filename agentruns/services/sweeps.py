@@ -1,0 +1,74 @@
+"""What makes it correct when hints, workers or machines are lost."""
+
+import json
+import logging
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
+
+from agentruns.models.runs import Run, RunStatus
+from agentruns.services import events, hints
+from agentruns.services.clock import database_now
+from agentruns.services.events import NewEvent
+from agentruns.services.lifecycle import due_leases
+
+logger = logging.getLogger(__name__)
+
+MAX_ATTEMPTS = 5
+BATCH = 100
+# A queued run whose hint is older than this is hinted again.
+HINT_AGE = timedelta(seconds=5)
+WORKER_LOST = (
+    f"The run was started {MAX_ATTEMPTS} times and its worker stopped each time before it ended."
+)
+
+
+def sweep(*, now: datetime) -> None:
+    """Requeue what lost its worker and hint what waits; any number of sweepers may run at once."""
+    reclaim(now=now)
+    hint_queued(now=now)
+
+
+def reclaim(*, now: datetime) -> int:
+    """Put runs with an ended lease back into the queue; return how many rows changed."""
+    changed = 0
+    for run_id, attempt in due_leases().values_list("id", "attempt")[:BATCH]:
+        mine = due_leases().filter(id=run_id, attempt=attempt)
+        if attempt < MAX_ATTEMPTS:
+            changed += mine.update(
+                status=RunStatus.QUEUED, lease_expires_at=None, hinted_at=None, updated_at=now
+            )
+        else:
+            changed += _give_up(mine, run_id, now)
+    return changed
+
+
+def _give_up(mine: "QuerySet[Run]", run_id: UUID, now: datetime) -> int:
+    with transaction.atomic():
+        ended = mine.update(
+            status=RunStatus.FAILED,
+            error=WORKER_LOST,
+            reason="worker_lost",
+            lease_expires_at=None,
+            finished_at=now,
+            updated_at=now,
+        )
+        if ended:
+            data = json.dumps({"error": WORKER_LOST, "reason": "worker_lost"})
+            events.append(run_id=run_id, events=[NewEvent("run_failed", data, now)])
+            hints.run_has_news(run_id)
+    return ended
+
+
+def hint_queued(*, now: datetime) -> int:
+    """Hint queued runs that nobody has picked up; return how many."""
+    unhinted = Q(hinted_at__isnull=True) | Q(hinted_at__lt=database_now(plus=-HINT_AGE))
+    waiting = Run.objects.filter(unhinted, status=RunStatus.QUEUED).order_by("created_at")
+    ids = list(waiting.values_list("id", flat=True)[:BATCH])
+    Run.objects.filter(id__in=ids, status=RunStatus.QUEUED).update(hinted_at=Now())
+    for run_id in ids:
+        hints.run_is_queued(run_id)
+    return len(ids)

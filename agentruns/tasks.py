@@ -1,0 +1,19 @@
+"""Celery's doors: ids in, one call each."""
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+from celery import shared_task
+
+from agentruns import worker
+from agentruns.services import sweeps
+
+
+@shared_task(name="agentruns.execute_run")
+def execute_run(run_id: str) -> None:
+    worker.execute(UUID(run_id))
+
+
+@shared_task(name="agentruns.sweep")
+def sweep() -> None:
+    sweeps.sweep(now=datetime.now(UTC))

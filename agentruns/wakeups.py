@@ -1,0 +1,91 @@
+"""Hints that something has news. Never the source of truth: a lost hint costs one poll.
+
+Embedded: subscribers live in this process. Distributed: Redis pub/sub carries the topic, and one
+listener thread per process fans it out.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import redis
+from django.conf import settings
+
+logger = logging.getLogger(__name__)
+
+CHANNEL = "sayso:wakeups"
+
+_lock = threading.Lock()
+_waiting: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
+_listener: threading.Thread | None = None
+_publisher: "redis.Redis[Any] | None" = None
+
+
+def publish(topic: str) -> None:
+    """Wake whoever waits for `topic`, in every process. Never raises: it is a hint."""
+    if settings.SAYSO_EMBEDDED:
+        _deliver(topic)
+        return
+    try:
+        _redis().publish(CHANNEL, topic)
+    except redis.RedisError:
+        logger.warning("wake-up lost", extra={"action": "wakeup_lost", "topic": topic})
+
+
+@contextlib.contextmanager
+def subscribed(topic: str) -> Iterator[asyncio.Event]:
+    """Yield an event that is set at each wake-up of `topic`; clear it before you look for news."""
+    entry = (asyncio.get_running_loop(), asyncio.Event())
+    with _lock:
+        _waiting.setdefault(topic, set()).add(entry)
+    if not settings.SAYSO_EMBEDDED:
+        _listen()
+    try:
+        yield entry[1]
+    finally:
+        with _lock:
+            _waiting[topic].discard(entry)
+            if not _waiting[topic]:
+                del _waiting[topic]
+
+
+def _deliver(topic: str) -> None:
+    with _lock:
+        entries = list(_waiting.get(topic, ()))
+    for loop, event in entries:
+        # A loop that has closed has nobody left to wake.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(event.set)
+
+
+def _redis() -> "redis.Redis[Any]":
+    global _publisher
+    if _publisher is None:
+        _publisher = redis.Redis.from_url(
+            settings.SAYSO_REDIS_URL, socket_connect_timeout=0.5, socket_timeout=0.5
+        )
+    return _publisher
+
+
+def _listen() -> None:
+    global _listener
+    with _lock:
+        if _listener is None:
+            _listener = threading.Thread(target=_forward, name="wakeups", daemon=True)
+            _listener.start()
+
+
+def _forward() -> None:
+    connection: redis.Redis[Any] = redis.Redis.from_url(settings.SAYSO_REDIS_URL)
+    while True:
+        try:
+            with connection.pubsub(ignore_subscribe_messages=True) as subscription:
+                subscription.subscribe(CHANNEL)
+                for message in subscription.listen():
+                    _deliver(message["data"].decode())
+        except redis.RedisError:
+            time.sleep(1)

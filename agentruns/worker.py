@@ -1,0 +1,227 @@
+"""Claim, run, end: one event loop per process holds every run in flight.
+
+The database owns the work. A worker holds a run by a lease that it renews; whoever finds the lease
+ended may take the run, and the guard on every write (status and attempt) keeps the old holder out.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+from uuid import UUID
+
+from django.conf import settings
+from django.db import close_old_connections, connection
+
+from agentruns import execution
+from agentruns.services import lifecycle
+from agentruns.services.events import NewEvent
+from agentruns.services.lifecycle import ClaimedRun, Ending, Fenced
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+DB_THREADS = 4
+# Events wait this long for company before they are written (seconds).
+BATCH_SECONDS = 0.05
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+class RunLoop:
+    """The process's event loop and its few database threads, started at first use."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.database = ThreadPoolExecutor(DB_THREADS, thread_name_prefix="run-db")
+        self.held: dict[asyncio.Task[None], ClaimedRun] = {}
+        self.stopping = False
+        threading.Thread(target=self.loop.run_forever, name="runs", daemon=True).start()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    async def write(self, call: Callable[[], T]) -> T:
+        """Run a service call on a database thread."""
+        return await self.loop.run_in_executor(self.database, _with_connection, call)
+
+
+def _with_connection(call: Callable[[], T]) -> T:
+    # SQLite keeps its connection: opening one costs more than most calls.
+    if connection.vendor != "sqlite":
+        close_old_connections()
+    try:
+        return call()
+    finally:
+        if connection.vendor != "sqlite":
+            close_old_connections()
+
+
+_lock = threading.Lock()
+_current: RunLoop | None = None
+
+
+def run_loop() -> RunLoop:
+    """Return this process's loop."""
+    global _current
+    with _lock:
+        if _current is None or _current.stopping:
+            _current = RunLoop()
+        return _current
+
+
+def execute(run_id: UUID) -> None:
+    """Execute a queued run to its end, or return at once when somebody else has it."""
+    runs = run_loop()
+    if not runs.stopping:
+        runs.submit(_execute(runs, run_id)).result()
+
+
+def stop(*, grace: float) -> None:
+    """Give back every run in flight; return when that is done, or after `grace` seconds."""
+    runs = _current
+    if runs is None:
+        return
+    runs.stopping = True
+    done = runs.submit(_release_all(runs))
+    try:
+        done.result(timeout=grace)
+    except TimeoutError:
+        logger.warning("runs still held at stop", extra={"action": "stop_timed_out"})
+
+
+async def _release_all(runs: RunLoop) -> None:
+    tasks = list(runs.held)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _execute(runs: RunLoop, run_id: UUID) -> None:
+    claimed = await runs.write(lambda: lifecycle.claim_run(run_id=run_id, now=now()))
+    if claimed is None:
+        return
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("runs execute as tasks of the run loop")
+    runs.held[task] = claimed
+    try:
+        await Attempt(runs, claimed).play()
+    except Fenced:
+        logger.info("run fenced", extra={"action": "run_fenced", "run_id": str(run_id)})
+    except asyncio.CancelledError:
+        if not runs.stopping:
+            raise
+        await asyncio.shield(runs.write(lambda: _release(claimed)))
+    finally:
+        runs.held.pop(task, None)
+
+
+def _release(claimed: ClaimedRun) -> None:
+    try:
+        lifecycle.release_run(run_id=claimed.run_id, attempt=claimed.attempt, now=now())
+    except Fenced:
+        logger.info("nothing to give back", extra={"run_id": str(claimed.run_id)})
+
+
+class Attempt:
+    """One attempt at one run: buffers its events, writes them in batches, ends it."""
+
+    def __init__(self, runs: RunLoop, claimed: ClaimedRun) -> None:
+        self.runs = runs
+        self.claimed = claimed
+        self.buffer: list[NewEvent] = []
+        self.news = asyncio.Event()
+
+    def emit(self, data: str) -> None:
+        self.buffer.append(NewEvent("pydantic_ai_event", data, now()))
+        self.news.set()
+
+    async def play(self) -> None:
+        player = asyncio.create_task(self._outcome())
+        keeper = asyncio.create_task(self._keep(player))
+        try:
+            await asyncio.wait({keeper, player}, return_when=asyncio.FIRST_COMPLETED)
+            self.news.set()
+            # Not cancelled: a batch on its way must be written before the terminal event.
+            await keeper
+            ending = await player
+        finally:
+            for task in (keeper, player):
+                task.cancel()
+            await asyncio.gather(keeper, player, return_exceptions=True)
+        await self._end(ending)
+
+    async def _outcome(self) -> Ending:
+        try:
+            async with asyncio.timeout(settings.SAYSO_RUN_TIME_LIMIT):
+                return await execution.play(self.claimed, self.emit)
+        except TimeoutError:
+            limit = settings.SAYSO_RUN_TIME_LIMIT
+            return lifecycle.failure(
+                f"Agent run exceeded the configured limit of {limit} seconds",
+                "agent_run_limit_exceeded",
+            )
+
+    async def _keep(self, player: "asyncio.Task[Ending]") -> None:
+        """Write batches while there is news, renew the lease while there is none."""
+        while not player.done():
+            try:
+                async with asyncio.timeout(settings.SAYSO_LEASE_SECONDS / 3):
+                    await self.news.wait()
+            except TimeoutError:
+                await self.runs.write(self._renew)
+                continue
+            self.news.clear()
+            await asyncio.wait({player}, timeout=BATCH_SECONDS)
+            # What the last batch holds goes into the transaction that ends the run.
+            if not player.done():
+                await self._flush()
+
+    def _renew(self) -> None:
+        lifecycle.renew_lease(run_id=self.claimed.run_id, attempt=self.claimed.attempt)
+
+    async def _flush(self) -> None:
+        batch, self.buffer = self.buffer, []
+        if batch:
+            await self.runs.write(
+                lambda: lifecycle.append_events(
+                    run_id=self.claimed.run_id,
+                    attempt=self.claimed.attempt,
+                    new=batch,
+                    now=now(),
+                )
+            )
+
+    async def _end(self, ending: Ending) -> None:
+        batch, self.buffer = self.buffer, []
+        try:
+            await self._finish(batch, ending)
+        except Fenced:
+            raise
+        except Exception:
+            logger.exception(
+                "run could not be ended as it should",
+                extra={"action": "finish_failed", "run_id": str(self.claimed.run_id)},
+            )
+            reason = "handoff_failed" if ending.deferred_call else "internal_error"
+            await self._finish(
+                batch, lifecycle.failure("The run's result could not be stored.", reason)
+            )
+
+    async def _finish(self, batch: list[NewEvent], ending: Ending) -> None:
+        await self.runs.write(
+            lambda: lifecycle.finish_run(
+                run_id=self.claimed.run_id,
+                attempt=self.claimed.attempt,
+                new=batch,
+                ending=ending,
+                now=now(),
+            )
+        )

@@ -1,0 +1,156 @@
+"""The API's one front door: parsing of bodies and the one map from exceptions to answers.
+
+Bodies are validated by pydantic directly, so that the shape of a 422 is the wire contract's.
+"""
+
+import json
+from typing import Any, NoReturn, TypeVar
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from pydantic import BaseModel, ValidationError
+
+Model = TypeVar("Model", bound=BaseModel)
+
+# Nested deeper than any honest request; Python's own parser gives up far later, with a crash.
+MAX_DEPTH = 64
+MAX_DIGITS = 100
+
+NOT_AN_OBJECT = {
+    "type": "model_attributes_type",
+    "loc": ["body"],
+    "msg": "Input should be a valid dictionary or object to extract fields from",
+}
+
+
+class BodyRefused(Exception):
+    """The request's body is not what the endpoint takes; `detail` lists what is wrong with it."""
+
+    def __init__(self, detail: list[dict[str, Any]]) -> None:
+        super().__init__(BodyRefused.__doc__)
+        self.detail = detail
+
+
+def parse_body(request: HttpRequest, model: type[Model]) -> Model:
+    """Return the JSON body as `model`; raises `BodyRefused`."""
+    try:
+        return model.model_validate(_object(request))
+    except ValidationError as error:
+        raise BodyRefused(
+            [
+                {**item, "loc": ["body", *item["loc"]], "ctx": _plain(item["ctx"])}
+                if "ctx" in item
+                else {**item, "loc": ["body", *item["loc"]]}
+                for item in (dict(found) for found in error.errors(include_url=False))
+            ]
+        ) from error
+
+
+def _plain(context: dict[str, Any]) -> dict[str, Any]:
+    return {key: str(value) if key == "error" else value for key, value in context.items()}
+
+
+def _object(request: HttpRequest) -> dict[str, Any]:
+    text = _text(request.body)
+    if request.content_type != "application/json":
+        raise BodyRefused([{**NOT_AN_OBJECT, "input": text}])
+    value = load_json(text)
+    if not isinstance(value, dict):
+        raise BodyRefused([{**NOT_AN_OBJECT, "input": value}])
+    return value
+
+
+def _text(body: bytes) -> str:
+    if not body:
+        raise BodyRefused(
+            [{"type": "missing", "loc": ["body"], "msg": "Field required", "input": None}]
+        )
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        raise _malformed("Body is not UTF-8", error.start) from error
+
+
+def load_json(text: str) -> Any:
+    """Parse strict JSON: no NaN, no key twice, nothing too deep, no text a database refuses.
+
+    Raises `BodyRefused`.
+    """
+    try:
+        value = json.loads(
+            text,
+            parse_constant=_refuse_constant,
+            parse_int=_parse_int,
+            parse_float=_parse_float,
+            object_pairs_hook=_unique_keys,
+        )
+    except json.JSONDecodeError as error:
+        raise _malformed(error.msg, error.pos) from error
+    except (ValueError, RecursionError) as error:
+        reason = str(error) if isinstance(error, ValueError) else "too deep"
+        raise _malformed(reason, 0) from error
+    _check(value, 0)
+    return value
+
+
+def _malformed(reason: str, position: int) -> BodyRefused:
+    return BodyRefused(
+        [
+            {
+                "type": "json_invalid",
+                "loc": ["body", position],
+                "msg": "JSON decode error",
+                "input": {},
+                "ctx": {"error": reason},
+            }
+        ]
+    )
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _parse_int(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise ValueError("a number has too many digits")
+    return int(digits)
+
+
+def _parse_float(digits: str) -> float:
+    value = float(digits)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError("a number is out of range")
+    return value
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key appears twice in an object")
+    return found
+
+
+def _check(value: Any, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise _malformed(f"nested deeper than {MAX_DEPTH} levels", 0)
+    if isinstance(value, str):
+        _check_text(value)
+    elif isinstance(value, list):
+        for item in value:
+            _check(item, depth + 1)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _check_text(key)
+            _check(item, depth + 1)
+
+
+def _check_text(text: str) -> None:
+    if "\x00" in text:
+        raise _malformed("text must not contain NUL", 0)
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise _malformed("text must not contain lone surrogates", 0)
+
+
+def refused(request: HttpRequest, error: BodyRefused) -> HttpResponse:
+    """The answer to a body that was refused."""
+    return JsonResponse({"detail": error.detail}, status=422)
