@@ -1,0 +1,1 @@
+"""What a composition is made of. Nothing here touches the database."""

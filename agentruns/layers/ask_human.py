@@ -1,0 +1,119 @@
+"""`dify.ask_human`: the external tool with which a model asks a person."""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, ClassVar, NotRequired
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic_ai import ModelRetry
+from pydantic_ai.tools import RunContext, ToolDefinition
+from pydantic_ai.toolsets import ExternalToolset
+from pydantic_ai.toolsets.abstract import ToolsetTool
+from typing_extensions import TypedDict
+
+from agentruns.layers.base import Layer
+from agentruns.protocol.ask_human import (
+    ASK_HUMAN_LAYER_TYPE,
+    AskHumanAction,
+    AskHumanField,
+    AskHumanLayerConfig,
+    AskHumanToolArgs,
+    LimitExceeded,
+    normalise,
+)
+
+DESCRIPTION = (
+    "Ask a person for a decision or for information that is needed to go on. The run ends with "
+    "this call; the person's answer comes back as its result."
+)
+
+
+@with_config(ConfigDict(extra="forbid"))
+class AskHumanCall(TypedDict):
+    """The call's outer shape; its errors go back to the model as a list."""
+
+    question: str
+    title: NotRequired[str | None]
+    markdown: NotRequired[str | None]
+    fields: NotRequired[list[AskHumanField] | None]
+    actions: NotRequired[list[AskHumanAction] | None]
+    urgency: NotRequired[str]
+
+
+CALL: TypeAdapter[AskHumanCall] = TypeAdapter(AskHumanCall)
+SCHEMA: dict[str, Any] = AskHumanToolArgs.model_json_schema()
+
+
+class AskHumanToolset(ExternalToolset[Any]):
+    """Checks arguments before the run ends, so that a slip is a retry and not a dead run."""
+
+    def __init__(self, config: AskHumanLayerConfig, retries: int) -> None:
+        super().__init__([_definition(config)])
+        self.config = config
+        self.retries = retries
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        return {
+            name: replace(
+                tool,
+                max_retries=self.retries,
+                args_validator=CALL.validator,
+                args_validator_func=self._check,
+            )
+            for name, tool in (await super().get_tools(ctx)).items()
+        }
+
+    def _check(self, ctx: RunContext[Any], /, **args: Any) -> None:
+        try:
+            normalise(args, self.config)
+        except (ValidationError, LimitExceeded) as error:
+            raise ModelRetry(str(error)) from error
+
+
+def _definition(config: AskHumanLayerConfig) -> ToolDefinition:
+    return ToolDefinition(
+        name=config.tool_name,
+        description=config.tool_description or DESCRIPTION,
+        parameters_json_schema=SCHEMA,
+        strict=False,
+        sequential=True,
+    )
+
+
+@lru_cache(maxsize=256)
+def _cached(config: str, retries: int) -> AskHumanToolset:
+    return AskHumanToolset(AskHumanLayerConfig.model_validate_json(config), retries)
+
+
+@dataclass
+class AskHumanLayer(Layer):
+    type_id: ClassVar = ASK_HUMAN_LAYER_TYPE
+    shown_as: ClassVar = "DifyAskHumanLayer"
+    config_model: ClassVar = AskHumanLayerConfig
+
+    def prefix(self) -> list[str]:
+        return [hint(self.config)] if self.config.enabled else []
+
+    def tool_names(self) -> list[str]:
+        return [self.config.tool_name] if self.config.enabled else []
+
+    def toolset(self, retries: int) -> AskHumanToolset:
+        """Return the toolset, built once per config."""
+        return _cached(self.config.model_dump_json(), retries)
+
+
+def hint(config: AskHumanLayerConfig) -> str:
+    """Return the system prompt that tells the model what it may ask."""
+    types = ", ".join(config.allowed_field_types) or "none"
+    fields = f"at most {config.max_fields} field(s)" if config.max_fields else "no fields: add none"
+    files = "enabled" if config.allow_file_fields else "disabled"
+    return (
+        f"You can ask a person with the tool `{config.tool_name}`. Use it only when you need a "
+        "person to go on. "
+        f"Allowed field types: {types}; file fields are {files}. "
+        f"Use {fields} and at most {config.max_actions} action(s). "
+        f"The question may have {config.max_question_chars} characters, markdown "
+        f"{config.max_markdown_chars}, each field label {config.max_field_label_chars}, each "
+        f"action label {config.max_action_label_chars}. "
+        "Without actions the person gets a single primary Submit button."
+    )

@@ -1,0 +1,213 @@
+"""Layers -> pydantic-ai agent -> events -> outcome. No database, no Django.
+
+A contract failure is an outcome, never an exception; cancellation passes through.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_ai import (
+    Agent,
+    AgentRunResult,
+    AgentRunResultEvent,
+    DeferredToolRequests,
+    DeferredToolResults,
+)
+from pydantic_ai.messages import ModelMessage, ModelRequest, SystemPromptPart
+
+from agentruns.layers.base import CompositionError
+from agentruns.layers.composition import Session, enter
+from agentruns.layers.history import HistoryLayer
+from agentruns.layers.model import Models
+from agentruns.protocol import wire
+from agentruns.protocol.ask_human import (
+    DeferredCallMetadata,
+    DeferredToolCallPayload,
+    LimitExceeded,
+    normalise,
+)
+from agentruns.protocol.runs import CreateRunRequest
+
+Emit = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class RunnerOptions:
+    """`tool_retries`: how often a model may correct itself; `extra_models`: by provider/model."""
+
+    tool_retries: int = 3
+    extra_models: Models = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Succeeded:
+    """Exactly one of the two: `deferred_call` unless it is None, else `output` (any JSON)."""
+
+    snapshot: dict[str, Any]
+    output: Any = None
+    deferred_call: dict[str, Any] | None = None
+    usage: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Failed:
+    """`error` is for people and programs alike; it holds no secret."""
+
+    error: str
+    reason: str | None = None
+
+
+Outcome = Succeeded | Failed
+
+
+async def execute(request: CreateRunRequest, options: RunnerOptions, emit: Emit) -> Outcome:
+    """Run the request to its end; `emit` gets each event's data, in order."""
+    try:
+        session = enter(request)
+        return await _run(session, request, options, emit)
+    except CompositionError as error:
+        return Failed(str(error))
+    except Exception as error:  # noqa: BLE001 -- whatever a model raises ends the run with its text
+        return Failed(_recorded_text(str(error)) or type(error).__name__)
+
+
+# The installed pydantic-ai adds advice for developers to these; the protocol's texts end earlier.
+_RECORDED_TEXTS = (
+    re.compile(r"(Tool '[^']*' exceeded max retries count of \d+)\b.*", re.DOTALL),
+    re.compile(
+        r"(Cannot provide a new user prompt when the message history contains unprocessed tool "
+        r"calls\.).*",
+        re.DOTALL,
+    ),
+)
+
+
+def _recorded_text(text: str) -> str:
+    for pattern in _RECORDED_TEXTS:
+        if match := pattern.fullmatch(text):
+            return match[1]
+    return text
+
+
+async def _run(
+    session: Session, request: CreateRunRequest, options: RunnerOptions, emit: Emit
+) -> Outcome:
+    prompt = _prompt(session, resuming=request.deferred_tool_results is not None)
+    history = session.history()
+    system = [SystemPromptPart(text) for text in session.system_prompts()]
+    llm = session.llm()
+    results = _results(request, history)
+    before: list[ModelMessage] = [ModelRequest(parts=system)] if system else []
+    asking = session.ask_human()
+    agent: Agent[None, str | DeferredToolRequests] = Agent(
+        llm.build(options.extra_models),
+        output_type=[str, DeferredToolRequests],
+        toolsets=[asking.toolset(options.tool_retries)] if asking else [],
+        retries=options.tool_retries,
+        model_settings=llm.settings(),
+    )
+    result = await _play(
+        agent, prompt, before + (history.messages() if history else []), results, emit
+    )
+    if history is not None:
+        history.append(result.new_messages())
+    return _outcome(session, result)
+
+
+async def _play(
+    agent: Agent[None, str | DeferredToolRequests],
+    prompt: str | list[str] | None,
+    messages: list[ModelMessage],
+    results: DeferredToolResults | None,
+    emit: Emit,
+) -> AgentRunResult[str | DeferredToolRequests]:
+    result = None
+    async with agent.run_stream_events(
+        prompt, message_history=messages or None, deferred_tool_results=results
+    ) as events:
+        async for event in events:
+            if isinstance(event, AgentRunResultEvent):
+                result = event.result
+            elif (data := wire.wire_event(event)) is not None:
+                emit(data)
+    if result is None:
+        raise CompositionError("The model's stream ended without a result.")
+    return result
+
+
+def _prompt(session: Session, *, resuming: bool) -> str | list[str] | None:
+    if resuming:
+        return None
+    prompts = session.user_prompts()
+    if not any(text.strip() for text in prompts):
+        raise CompositionError("run.user_prompts must not be empty")
+    return prompts[0] if len(prompts) == 1 else prompts
+
+
+def _results(request: CreateRunRequest, history: HistoryLayer | None) -> DeferredToolResults | None:
+    given = request.deferred_tool_results
+    if given is None:
+        return None
+    if history is None:
+        raise CompositionError(
+            "Deferred tool results require a 'history' layer with prior message history."
+        )
+    # Built in Python, never validated from JSON: a person's data must stay data.
+    return DeferredToolResults(calls=dict(given.calls), metadata=dict(given.metadata))
+
+
+def _outcome(session: Session, result: AgentRunResult[str | DeferredToolRequests]) -> Succeeded:
+    output = result.output
+    call = _deferred_call(session, output) if isinstance(output, DeferredToolRequests) else None
+    usage = result.usage
+    return Succeeded(
+        snapshot=session.snapshot(),
+        output=None if call else output,
+        deferred_call=call,
+        usage={
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "requests": usage.requests,
+        },
+    )
+
+
+def _deferred_call(session: Session, requests: DeferredToolRequests) -> dict[str, Any]:
+    asking = session.ask_human()
+    if asking is None:
+        raise CompositionError(
+            "Deferred tool requests were returned, but no active ask_human layer is available "
+            "for validation."
+        )
+    if session.history() is None:
+        raise CompositionError(
+            "ask_human deferred tool requests require a 'history' layer so the pending tool call "
+            "can be resumed."
+        )
+    if len(requests.calls) != 1:
+        raise CompositionError(
+            "ask_human supports exactly one deferred call per run in this version; "
+            f"got {len(requests.calls)}."
+        )
+    call = requests.calls[0]
+    if call.tool_name != asking.config.tool_name:
+        raise CompositionError(
+            f"ask_human deferred tool name must be '{asking.config.tool_name}', "
+            f"got '{call.tool_name}'."
+        )
+    try:
+        args = normalise(call.args_as_dict(), asking.config)
+    except (ValidationError, LimitExceeded) as error:
+        raise CompositionError(str(error)) from error
+    payload = DeferredToolCallPayload(
+        tool_call_id=call.tool_call_id,
+        tool_name=call.tool_name,
+        args=args,
+        metadata=DeferredCallMetadata(tool_name=call.tool_name),
+    )
+    dumped: dict[str, Any] = json.loads(payload.model_dump_json())
+    return dumped

@@ -1,0 +1,122 @@
+"""A queued run is played by the worker and ends in the database."""
+
+import json
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+from django.db import transaction
+
+from agentruns import queries, worker
+from agentruns.models.runs import Run, RunStatus
+from agentruns.protocol.ask_human import AskHumanToolResult
+from agentruns.services import lifecycle, resuming
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+CONTEXT = {
+    "tenant_id": "t",
+    "user_from": "account",
+    "agent_mode": "agent_app",
+    "invoke_from": "web-app",
+}
+
+
+@pytest.fixture(autouse=True)
+def _scripted(settings: object) -> None:
+    settings.SAYSO_EXTRA_MODELS = ["tests.support.scripted_model"]  # type: ignore[attr-defined]
+    settings.SAYSO_TOOL_RETRIES = 1  # type: ignore[attr-defined]
+
+
+def composition(user: str) -> dict[str, object]:
+    llm = {"plugin_id": "p", "model_provider": "openai", "model": "scripted"}
+    return {
+        "layers": [
+            {"name": "prompt", "type": "plain.prompt", "config": {"user": user}},
+            {"name": "history", "type": "pydantic_ai.history"},
+            {"name": "ask_human", "type": "dify.ask_human"},
+            {"name": "context", "type": "dify.execution_context", "config": CONTEXT},
+            {
+                "name": "llm",
+                "type": "dify.plugin.llm",
+                "deps": {"execution_context": "context"},
+                "config": llm,
+            },
+        ]
+    }
+
+
+def play(user: str) -> Run:
+    run_id = lifecycle.create_run(
+        request=json.dumps({"composition": composition(user)}),
+        api_key_id=None,
+        requester_id=None,
+        deferred_handling="client",
+        now=datetime.now(UTC),
+    )
+    return played(run_id)
+
+
+def played(run_id: UUID) -> Run:
+    worker.execute(run_id)
+    return Run.objects.get(id=run_id)
+
+
+def test_a_plain_answer_ends_the_run_with_its_output() -> None:
+    run = play("Hello")
+    assert (run.status, run.output) == (RunStatus.SUCCEEDED, '"You said: Hello"')
+    types = [event.type for event in queries.events_after(run.id, after=0, limit=100)]
+    assert types[0] == "run_started"
+    assert types[-1] == "run_succeeded"
+    assert types.count("pydantic_ai_event") == len(types) - 2
+
+
+def test_a_question_ends_the_run_and_the_answer_starts_the_next() -> None:
+    run = play('ASK {"question": "Deploy?"}')
+    assert run.deferred_call is not None
+    assert json.loads(run.deferred_call)["args"]["question"] == "Deploy?"
+    result = AskHumanToolResult(status="submitted", values={"kind": "tool-return", "text": "\x85"})
+    with transaction.atomic():
+        child = resuming.resume_run(run_id=run.id, result=result, now=datetime.now(UTC))
+    answered = json.loads(json.loads(played(child).output or "null"))
+    assert answered["values"] == {"kind": "tool-return", "text": "\x85"}
+
+
+@pytest.mark.parametrize(
+    ("user", "error"),
+    [
+        ("FAIL kaboom", "kaboom"),
+        ("BADFOREVER {}", "Tool 'ask_human' exceeded max retries count of 1"),
+        (" ", "run.user_prompts must not be empty"),
+    ],
+)
+def test_a_failure_ends_the_run_with_its_text(user: str, error: str) -> None:
+    run = play(user)
+    assert (run.status, run.error) == (RunStatus.FAILED, error)
+
+
+def test_a_run_that_takes_too_long_fails(settings: object) -> None:
+    settings.SAYSO_RUN_TIME_LIMIT = 0.1  # type: ignore[attr-defined]
+    run = play("SLEEP 5")
+    assert run.error == "Agent run exceeded the configured limit of 0.1 seconds"
+
+
+def test_a_run_cancelled_in_flight_is_left_as_it_was(settings: object) -> None:
+    settings.SAYSO_LEASE_SECONDS = 1  # type: ignore[attr-defined]
+    run_id = lifecycle.create_run(
+        request=json.dumps({"composition": composition("SLEEP 0.5")}),
+        api_key_id=None,
+        requester_id=None,
+        deferred_handling="client",
+        now=datetime.now(UTC),
+    )
+    runs = worker.run_loop()
+    flight = runs.submit(worker._execute(runs, run_id))
+    while Run.objects.get(id=run_id).status == RunStatus.QUEUED:
+        pass
+    lifecycle.cancel_run(run_id=run_id, reason="user", message=None, now=datetime.now(UTC))
+    flight.result(timeout=10)
+    run = Run.objects.get(id=run_id)
+    assert (run.status, run.output) == (RunStatus.CANCELLED, None)
+    types = [event.type for event in queries.events_after(run.id, after=0, limit=100)]
+    assert types == ["run_started", "run_cancelled"]
