@@ -1,0 +1,32 @@
+"""Who may see and who may decide: buttons and checks come from the same functions."""
+
+from django.contrib.auth.models import User
+from django.db.models import Q, QuerySet
+
+from inbox.models.tasks import HumanTask, TaskState
+
+
+def asked_people(task: HumanTask) -> QuerySet[User]:
+    """Return the active users that the task asks, the requester only where the rule allows it."""
+    people = User.objects.filter(
+        Q(groups__in=task.groups.all()) | Q(pk__in=task.users.all()), is_active=True
+    )
+    if not task.requester_may_answer and task.requester_id is not None:
+        people = people.exclude(pk=task.requester_id)
+    return people.distinct()
+
+
+def visible_tasks(user: User) -> QuerySet[HumanTask]:
+    """Return the tasks that the user may open: those that ask them, or all for an operator."""
+    if not user.is_active:
+        return HumanTask.objects.none()
+    if user.has_perm("inbox.view_humantask"):
+        return HumanTask.objects.all()
+    mine = Q(groups__in=user.groups.all()) | Q(users=user)
+    allowed = Q(requester_may_answer=True) | ~Q(requester=user) | Q(requester__isnull=True)
+    return HumanTask.objects.filter(mine, allowed).distinct()
+
+
+def can_decide(user: User, task: HumanTask) -> bool:
+    """Only people whom the task asks decide; operators and superusers as such do not."""
+    return task.state == TaskState.OPEN and asked_people(task).filter(pk=user.pk).exists()

@@ -1,0 +1,75 @@
+"""A task ends without an answer: its deadline passes, or somebody withdraws it."""
+
+import json
+import logging
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models.functions import Now
+
+from agentruns.protocol.ask_human import AskHumanResultAction, AskHumanToolResult
+from agentruns.services.resuming import resume_run
+from inbox.models.tasks import HumanTask, TaskEvent, TaskState
+
+logger = logging.getLogger(__name__)
+
+BATCH = 100
+TIMEOUT = AskHumanToolResult(
+    status="timeout",
+    action=AskHumanResultAction(id="__timeout", label="Timeout"),
+    message="The human did not respond before the workflow timeout.",
+)
+CANCELLED = AskHumanToolResult(status="cancelled", message="An operator cancelled the question.")
+
+
+class TaskNotOpen(Exception):
+    """The task has ended before."""
+
+
+def expire_due(*, now: datetime, limit: int = BATCH) -> int:
+    """End open tasks whose deadline has passed, by the database's clock; return how many."""
+    due = HumanTask.objects.filter(state=TaskState.OPEN, expires_at__lte=Now())
+    expired = 0
+    for task_id in list(due.order_by("expires_at").values_list("pk", flat=True)[:limit]):
+        try:
+            expired += _expire(task_id, now)
+        except Exception:
+            # One broken task must not keep the others waiting.
+            logger.exception("task did not expire", extra={"action": "expire_failed"})
+    return expired
+
+
+def _expire(task_id: UUID, now: datetime) -> int:
+    with transaction.atomic():
+        changed = HumanTask.objects.filter(
+            pk=task_id, state=TaskState.OPEN, expires_at__lte=Now()
+        ).update(state=TaskState.EXPIRED, closed_at=now, result=TIMEOUT.model_dump_json())
+        if changed:
+            _go_on(task_id, "expired", TIMEOUT, None, now)
+    return changed
+
+
+def cancel_task(*, task_id: UUID, user_id: int, now: datetime) -> None:
+    """Withdraw an open question; the agent goes on with `cancelled`. Raises `TaskNotOpen`."""
+    with transaction.atomic():
+        changed = HumanTask.objects.filter(pk=task_id, state=TaskState.OPEN).update(
+            state=TaskState.CANCELLED,
+            closed_at=now,
+            closed_by_id=user_id,
+            result=CANCELLED.model_dump_json(),
+        )
+        if not changed:
+            raise TaskNotOpen(TaskNotOpen.__doc__)
+        _go_on(task_id, "cancelled", CANCELLED, user_id, now)
+
+
+def _go_on(
+    task_id: UUID, kind: str, result: AskHumanToolResult, user_id: int | None, now: datetime
+) -> None:
+    task = HumanTask.objects.get(pk=task_id)
+    TaskEvent.objects.create(
+        task=task, type=kind, actor_id=user_id, data=json.dumps({}), created_at=now
+    )
+    if task.run_id is not None:
+        resume_run(run_id=task.run_id, result=result, now=now)

@@ -1,0 +1,93 @@
+"""A deferred call becomes a human task, in the transaction that ends the run."""
+
+import hashlib
+import json
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib.auth.models import Group
+from django.db import connection
+from django.db.models import DateTimeField, ExpressionWrapper, Value
+from django.db.models.functions import Now
+
+from agentruns.protocol.ask_human import AskHumanToolResult
+from agentruns.services.resuming import resume_run
+from inbox import permissions, routing
+from inbox.models.routing import RoutingRule
+from inbox.models.tasks import HumanTask, TaskEvent, TaskState
+
+DEFAULT_GROUP = "approvers"
+NOBODY = "Nobody was available to answer."
+
+
+def open_task(
+    *,
+    run_id: UUID,
+    session_id: UUID,
+    agent_id: int | None,
+    agent_name: str,
+    api_key_id: int | None,
+    requester_id: int | None,
+    payload: str,
+    now: datetime,
+) -> None:
+    """Store the question with who may answer and until when; runs in the caller's transaction.
+
+    `payload` is the deferred call as JSON text: it is kept byte for byte and bound by its digest.
+    """
+    if not connection.in_atomic_block:
+        raise RuntimeError("a task opens in the transaction that ends the run")
+    asked = routing.Asked(agent_id=agent_id, api_key_id=api_key_id, requester_id=requester_id)
+    rule = routing.choose(RoutingRule.objects.filter(is_active=True), asked)
+    call = json.loads(payload)
+    seconds = rule.deadline_seconds if rule else settings.SAYSO_DEFAULT_DEADLINE_SECONDS
+    task = HumanTask.objects.create(
+        run_id=run_id,
+        session_id=session_id,
+        agent_name=agent_name,
+        tool_call_id=call["tool_call_id"],
+        title=(call["args"]["title"] or "")[:200],
+        question=call["args"]["question"],
+        urgency=call["args"]["urgency"],
+        payload=payload,
+        digest=hashlib.sha256(payload.encode()).hexdigest(),
+        rule=rule,
+        requester_id=requester_id,
+        requester_may_answer=rule.requester_may_answer if rule else False,
+        opened_at=now,
+        expires_at=_from_database_now(seconds),
+    )
+    _address(task, rule)
+    _record(task, "opened", {"digest": task.digest}, now)
+    if not permissions.asked_people(task).exists():
+        _nobody(task, now)
+
+
+def _from_database_now(seconds: int) -> Any:
+    return ExpressionWrapper(
+        Now() + Value(timedelta(seconds=seconds)), output_field=DateTimeField()
+    )
+
+
+def _address(task: HumanTask, rule: RoutingRule | None) -> None:
+    if rule is None:
+        task.groups.set(Group.objects.filter(name=DEFAULT_GROUP))
+        return
+    task.groups.set(rule.groups.all())
+    task.users.set(rule.users.all())
+
+
+def _record(task: HumanTask, kind: str, data: dict[str, Any], now: datetime) -> None:
+    TaskEvent.objects.create(task=task, type=kind, data=json.dumps(data), created_at=now)
+
+
+def _nobody(task: HumanTask, now: datetime) -> None:
+    result = AskHumanToolResult(status="unavailable", message=NOBODY)
+    HumanTask.objects.filter(pk=task.pk, state=TaskState.OPEN).update(
+        state=TaskState.UNAVAILABLE, closed_at=now, result=result.model_dump_json()
+    )
+    _record(task, "unavailable", {}, now)
+    if task.run_id is not None:
+        resume_run(run_id=task.run_id, result=result, now=now)
