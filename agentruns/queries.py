@@ -1,7 +1,6 @@
 """Every read that others need."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -118,9 +117,9 @@ def cursor_text(position: int) -> str:
 
 def events_after(run_id: UUID, *, after: int, limit: int) -> list[WireEvent]:
     """Return up to `limit` events of the run behind the packed cursor `after`, in order."""
-    rows: Sequence[RunEvent] = RunEvent.objects.filter(
-        run_id=run_id, position__gt=min(after, LAST_POSITION)
-    ).order_by("position")[:limit]
+    rows = RunEvent.objects.filter(run_id=run_id, position__gt=min(after, LAST_POSITION)).order_by(
+        "position"
+    )[:limit]
     return [_wire_event(row) for row in rows]
 
 

@@ -22,7 +22,7 @@ CHANNEL = "sayso:wakeups"
 _lock = threading.Lock()
 _waiting: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
 _listener: threading.Thread | None = None
-_publisher: "redis.Redis[Any] | None" = None
+_publisher: redis.Redis | None = None
 
 
 def publish(topic: str) -> None:
@@ -62,7 +62,7 @@ def _deliver(topic: str) -> None:
             loop.call_soon_threadsafe(event.set)
 
 
-def _redis() -> "redis.Redis[Any]":
+def _redis() -> redis.Redis:
     global _publisher
     if _publisher is None:
         _publisher = redis.Redis.from_url(
@@ -80,7 +80,7 @@ def _listen() -> None:
 
 
 def _forward() -> None:
-    connection: redis.Redis[Any] = redis.Redis.from_url(settings.SAYSO_REDIS_URL)
+    connection: Any = redis.Redis.from_url(settings.SAYSO_REDIS_URL)
     while True:
         try:
             with connection.pubsub(ignore_subscribe_messages=True) as subscription:

@@ -35,14 +35,13 @@ def parse_body(request: HttpRequest, model: type[Model]) -> Model:
     try:
         return model.model_validate(_object(request))
     except ValidationError as error:
-        raise BodyRefused(
-            [
-                {**item, "loc": ["body", *item["loc"]], "ctx": _plain(item["ctx"])}
-                if "ctx" in item
-                else {**item, "loc": ["body", *item["loc"]]}
-                for item in (dict(found) for found in error.errors(include_url=False))
-            ]
-        ) from error
+        found = error.errors(include_url=False)
+        raise BodyRefused([_in_body(dict(item)) for item in found]) from error
+
+
+def _in_body(item: dict[str, Any]) -> dict[str, Any]:
+    placed = {**item, "loc": ["body", *item["loc"]]}
+    return {**placed, "ctx": _plain(item["ctx"])} if "ctx" in item else placed
 
 
 def _plain(context: dict[str, Any]) -> dict[str, Any]:

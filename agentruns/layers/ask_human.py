@@ -41,6 +41,7 @@ class AskHumanCall(TypedDict):
 
 
 CALL: TypeAdapter[AskHumanCall] = TypeAdapter(AskHumanCall)
+VALIDATOR: Any = CALL.validator
 SCHEMA: dict[str, Any] = AskHumanToolArgs.model_json_schema()
 
 
@@ -57,7 +58,7 @@ class AskHumanToolset(ExternalToolset[Any]):
             name: replace(
                 tool,
                 max_retries=self.retries,
-                args_validator=CALL.validator,
+                args_validator=VALIDATOR,
                 args_validator_func=self._check,
             )
             for name, tool in (await super().get_tools(ctx)).items()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from pydantic import BaseModel, ConfigDict
 from pydantic_ai.models import Model
@@ -49,7 +49,7 @@ class LLMLayer(Layer):
 
     def settings(self) -> ModelSettings | None:
         given = self.config.model_settings
-        return ModelSettings(**given) if given else None
+        return cast(ModelSettings, dict(given)) if given else None
 
     def _credential(self, names: tuple[str, ...]) -> str | None:
         found = (self.config.credentials.get(name) for name in names)

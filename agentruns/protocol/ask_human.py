@@ -59,7 +59,7 @@ class AskHumanLayerConfig(_Closed):
     tool_description: str | None = None
     max_fields: Annotated[int, Field(ge=0)] = 8
     max_actions: Annotated[int, Field(ge=1)] = 4
-    allowed_field_types: list[FieldType] = Field(default_factory=lambda: ["paragraph", "select"])
+    allowed_field_types: list[FieldType] = ["paragraph", "select"]
     allow_file_fields: bool = False
     max_markdown_chars: Annotated[int, Field(ge=0)] = 8_000
     max_question_chars: Annotated[int, Field(ge=1)] = 1_000

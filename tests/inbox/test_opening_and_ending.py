@@ -49,7 +49,7 @@ def ask(requester: User | None = None) -> HumanTask:
     return HumanTask.objects.get(run_id=run_id)
 
 
-def child_result(run_id: UUID) -> dict[str, object]:
+def child_result(run_id: UUID | None) -> dict[str, object]:
     child = Run.objects.get(parent_id=run_id)
     result: dict[str, object] = json.loads(child.deferred_results or "")["calls"]["call_1"]
     return result

@@ -1,0 +1,221 @@
+"""A person's answer: checked, bound to what was shown, counted once."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models.functions import Now
+
+from agentruns.protocol.ask_human import (
+    AskHumanAction,
+    AskHumanParagraphField,
+    AskHumanResultAction,
+    AskHumanSelectField,
+    AskHumanToolArgs,
+    AskHumanToolResult,
+    DeferredToolCallPayload,
+)
+from agentruns.services.resuming import resume_run
+from inbox import permissions
+from inbox.models.tasks import HumanTask, TaskEvent, TaskState
+
+MAX_TEXT = 20_000
+
+
+class TaskNotFound(Exception):
+    """There is no such task for this person."""
+
+
+class NotAnApprover(Exception):
+    """This person may see the task but was not asked."""
+
+
+class TaskChanged(Exception):
+    """The answer was given to something other than what is stored."""
+
+
+class TaskAlreadyDecided(Exception):
+    """The task ended before this answer arrived."""
+
+
+class InvalidAnswer(Exception):
+    """The answer does not fit the form; `errors` lists what is wrong by field."""
+
+    def __init__(self, errors: dict[str, list[str]]) -> None:
+        super().__init__(InvalidAnswer.__doc__)
+        self.errors = errors
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What an accepted answer did."""
+
+    state: str
+    next_run_id: UUID | None
+
+
+def submit(
+    *,
+    task_id: UUID,
+    user_id: int,
+    action_id: str,
+    values: Mapping[str, object],
+    digest: str,
+    now: datetime,
+    api_key_id: int | None = None,
+) -> Decision:
+    """Record the answer and let the agent go on with it; the same answer again: the same Decision.
+
+    Raises `TaskNotFound`, `NotAnApprover`, `TaskChanged`, `InvalidAnswer`, `TaskAlreadyDecided`.
+    """
+    with transaction.atomic():
+        task, user = _visible(task_id, user_id)
+        if digest != task.digest or _sha256(task.payload) != task.digest:
+            raise TaskChanged(TaskChanged.__doc__)
+        args = DeferredToolCallPayload.model_validate_json(task.payload).args
+        action, cleaned = clean(args, action_id, values)
+        answer = _sha256(json.dumps([user_id, action.id, cleaned], sort_keys=True))
+        if task.state != TaskState.OPEN:
+            return _earlier(task, answer)
+        if not permissions.can_decide(user, task):
+            raise NotAnApprover(NotAnApprover.__doc__)
+        result = _result(args, action, cleaned)
+        if not _close(task, user_id, result, answer, now):
+            task.refresh_from_db()
+            return _earlier(task, answer)
+        return Decision(TaskState.SUBMITTED, _go_on(task, user_id, api_key_id, action, result, now))
+
+
+def _visible(task_id: UUID, user_id: int) -> tuple[HumanTask, User]:
+    user = User.objects.filter(pk=user_id).first()
+    task = permissions.visible_tasks(user).filter(pk=task_id).first() if user else None
+    if user is None or task is None:
+        raise TaskNotFound(TaskNotFound.__doc__)
+    return task, user
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _earlier(task: HumanTask, answer: str) -> Decision:
+    if task.state != TaskState.SUBMITTED or task.answer_digest != answer:
+        raise TaskAlreadyDecided(TaskAlreadyDecided.__doc__)
+    event = TaskEvent.objects.get(task=task, type="submitted")
+    next_run = json.loads(event.data)["next_run_id"]
+    return Decision(task.state, UUID(next_run) if next_run else None)
+
+
+def _close(
+    task: HumanTask, user_id: int, result: AskHumanToolResult, answer: str, now: datetime
+) -> int:
+    return HumanTask.objects.filter(
+        pk=task.pk, state=TaskState.OPEN, expires_at__gt=Now(), digest=task.digest
+    ).update(
+        state=TaskState.SUBMITTED,
+        closed_at=now,
+        closed_by_id=user_id,
+        result=result.model_dump_json(),
+        answer_digest=answer,
+    )
+
+
+def _go_on(
+    task: HumanTask,
+    user_id: int,
+    api_key_id: int | None,
+    action: AskHumanAction,
+    result: AskHumanToolResult,
+    now: datetime,
+) -> UUID | None:
+    next_run = resume_run(run_id=task.run_id, result=result, now=now) if task.run_id else None
+    data = {"action": action.id, "next_run_id": str(next_run) if next_run else None}
+    TaskEvent.objects.create(
+        task=task,
+        type="submitted",
+        actor_id=user_id,
+        api_key_id=api_key_id,
+        data=json.dumps(data),
+        created_at=now,
+    )
+    return next_run
+
+
+def clean(
+    args: AskHumanToolArgs, action_id: str, values: Mapping[str, object]
+) -> tuple[AskHumanAction, dict[str, str]]:
+    """Return the chosen action and the values that go back to the model. Raises `InvalidAnswer`."""
+    errors: dict[str, list[str]] = {}
+    action = next((action for action in args.actions if action.id == action_id), None)
+    if action is None:
+        errors["action"] = ["Choose one of the actions."]
+    known = {field.name for field in args.fields}
+    errors.update({key: ["There is no such field."] for key in values if key not in known})
+    cleaned: dict[str, str] = {}
+    for field in args.fields:
+        value = values.get(field.name)
+        problem = _problem(field, value)
+        if problem:
+            errors[field.name] = [problem]
+        elif isinstance(value, str) and value:
+            cleaned[field.name] = value
+    if errors or action is None:
+        raise InvalidAnswer(errors)
+    return action, cleaned
+
+
+def _problem(field: Any, value: object) -> str | None:
+    if value is None or value == "":
+        return "This field is required." if field.required else None
+    if not isinstance(value, str):
+        return "Enter text."
+    if isinstance(field, AskHumanSelectField):
+        known = any(option.value == value for option in field.options)
+        return None if known else "Choose one of the options."
+    if not isinstance(field, AskHumanParagraphField):
+        return "Files can't be sent here."
+    return _text_problem(field, value)
+
+
+def _text_problem(field: AskHumanParagraphField, value: str) -> str | None:
+    if field.required and not value.strip():
+        return "This field is required."
+    if len(value) > MAX_TEXT:
+        return f"Enter at most {MAX_TEXT} characters."
+    if "\x00" in value or any("\ud800" <= character <= "\udfff" for character in value):
+        return "This text has characters that can't be stored."
+    return None
+
+
+def _result(
+    args: AskHumanToolArgs, action: AskHumanAction, values: dict[str, str]
+) -> AskHumanToolResult:
+    return AskHumanToolResult(
+        status="submitted",
+        action=AskHumanResultAction(id=action.id, label=action.label),
+        values=dict(values),
+        message=f"An approver chose {action.label}.",
+        rendered_content=render(args, action, values),
+    )
+
+
+def render(args: AskHumanToolArgs, action: AskHumanAction, values: dict[str, str]) -> str:
+    """Return the answered form as plain text."""
+    lines = [args.title] if args.title else []
+    lines.append(args.question)
+    lines += [f"{field.label}: {_shown(field, values.get(field.name))}" for field in args.fields]
+    return "\n".join([*lines, f"Decision: {action.label}"])
+
+
+def _shown(field: Any, value: str | None) -> str:
+    if value is None:
+        return "(no answer)"
+    if isinstance(field, AskHumanSelectField):
+        return next(option.label for option in field.options if option.value == value)
+    return value

@@ -1,0 +1,124 @@
+"""Two at the same moment: one outcome, one resumed run; and what a naive variant would do."""
+
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.db import connection
+
+from agentruns.models.runs import Run, RunStatus
+from agentruns.services import lifecycle
+from agentruns.services.lifecycle import Ending
+from inbox.models.tasks import HumanTask, TaskState
+from inbox.services import answering, ending
+from tests.inbox.test_submit import CALL
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ROUNDS = 10
+
+
+def opened() -> HumanTask:
+    run_id = lifecycle.create_run(
+        request="{}",
+        api_key_id=None,
+        requester_id=None,
+        deferred_handling="inbox",
+        now=datetime.now(UTC),
+    )
+    lifecycle.claim_run(run_id=run_id, now=datetime.now(UTC))
+    asked = Ending(RunStatus.SUCCEEDED, "{}", deferred_call=CALL, snapshot="{}")
+    lifecycle.finish_run(run_id=run_id, attempt=1, new=[], ending=asked, now=datetime.now(UTC))
+    return HumanTask.objects.get(run_id=run_id)
+
+
+@pytest.fixture
+def people() -> list[User]:
+    group = Group.objects.create(name="approvers")
+    users = [User.objects.create_user(name) for name in ("alice", "bob")]
+    for user in users:
+        user.groups.add(group)
+    return users
+
+
+def at_once(*calls: Callable[[], object]) -> list[object]:
+    """Run the calls in threads that start together; return results or exceptions."""
+    barrier = threading.Barrier(len(calls))
+    outcomes: list[object] = [None] * len(calls)
+
+    def play(index: int, call: Callable[[], object]) -> None:
+        barrier.wait()
+        try:
+            outcomes[index] = call()
+        except Exception as error:  # noqa: BLE001 -- a refusal is an outcome
+            outcomes[index] = error
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=play, args=pair) for pair in enumerate(calls)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return outcomes
+
+
+def answer(task: HumanTask, user: User, action: str) -> answering.Decision:
+    return answering.submit(
+        task_id=task.pk,
+        user_id=user.pk,
+        action_id=action,
+        values={"env": "prod"},
+        digest=task.digest,
+        now=datetime.now(UTC),
+    )
+
+
+def test_two_people_answer_at_the_same_moment(people: list[User]) -> None:
+    for _ in range(ROUNDS):
+        task = opened()
+        outcomes = at_once(
+            lambda task=task: answer(task, people[0], "approve"),  # type: ignore[misc]
+            lambda task=task: answer(task, people[1], "reject"),  # type: ignore[misc]
+        )
+        kinds = sorted(type(outcome).__name__ for outcome in outcomes)
+        assert kinds == ["Decision", "TaskAlreadyDecided"], outcomes
+        assert Run.objects.filter(parent_id=task.run_id).count() == 1
+
+
+def test_a_double_click_counts_once(people: list[User]) -> None:
+    for _ in range(ROUNDS):
+        task = opened()
+        click = lambda task=task: answer(task, people[0], "approve")  # noqa: E731
+        first, second = at_once(click, click)
+        assert isinstance(first, answering.Decision)
+        assert first == second
+        assert Run.objects.filter(parent_id=task.run_id).count() == 1
+
+
+def test_an_answer_meets_the_withdrawal_of_the_question(people: list[User]) -> None:
+    for _ in range(ROUNDS):
+        task = opened()
+        at_once(
+            lambda task=task: answer(task, people[0], "approve"),  # type: ignore[misc]
+            lambda task=task: ending.cancel_task(  # type: ignore[misc]
+                task_id=task.pk, user_id=people[1].pk, now=datetime.now(UTC)
+            ),
+        )
+        task.refresh_from_db()
+        assert task.state in (TaskState.SUBMITTED, TaskState.CANCELLED)
+        assert Run.objects.filter(parent_id=task.run_id).count() == 1
+
+
+def test_reading_before_writing_would_resolve_twice(people: list[User]) -> None:
+    task = opened()
+    both_have_read = threading.Barrier(2)
+
+    def naive() -> bool:
+        mine = HumanTask.objects.get(pk=task.pk)
+        both_have_read.wait()
+        return mine.state == TaskState.OPEN
+
+    assert at_once(naive, naive) == [True, True]
