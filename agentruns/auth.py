@@ -1,0 +1,35 @@
+"""Who a program is: a bearer key in the header, and one answer to everything else."""
+
+from datetime import timedelta
+
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from agentruns.models.steering import ApiKey
+from agentruns.services.clock import database_now
+from agentruns.services.keys import key_digest
+
+# `last_used_at` is for people; writing it at every request would cost more than it tells.
+USED_RESOLUTION = timedelta(minutes=1)
+
+
+class Unauthorized(Exception):
+    """invalid or missing API key"""
+
+
+def authenticate(header: str | None) -> ApiKey:
+    """Return the key of an Authorization header; raises `Unauthorized`, whatever is wrong."""
+    scheme, _, text = (header or "").partition(" ")
+    if scheme.lower() != "bearer" or not text:
+        raise Unauthorized(Unauthorized.__doc__)
+    alive = Q(expires_at__isnull=True) | Q(expires_at__gt=Now())
+    key = (
+        ApiKey.objects.select_related("owner")
+        .filter(alive, digest=key_digest(text.strip()), revoked_at=None, owner__is_active=True)
+        .first()
+    )
+    if key is None:
+        raise Unauthorized(Unauthorized.__doc__)
+    stale = Q(last_used_at__isnull=True) | Q(last_used_at__lt=database_now(plus=-USED_RESOLUTION))
+    ApiKey.objects.filter(stale, pk=key.pk).update(last_used_at=Now())
+    return key
