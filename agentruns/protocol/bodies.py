@@ -1,4 +1,4 @@
-"""The API's one front door: parsing of bodies and the one map from exceptions to answers.
+"""The API's one front door for bodies, without a framework.
 
 Bodies are validated by pydantic directly, so that the shape of a 422 is the wire contract's.
 """
@@ -6,7 +6,6 @@ Bodies are validated by pydantic directly, so that the shape of a 422 is the wir
 import json
 from typing import Any, NoReturn, TypeVar
 
-from django.http import HttpRequest, HttpResponse, JsonResponse
 from pydantic import BaseModel, ValidationError
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -30,10 +29,10 @@ class BodyRefused(Exception):
         self.detail = detail
 
 
-def parse_body(request: HttpRequest, model: type[Model]) -> Model:
+def parse_body(body: bytes, content_type: str | None, model: type[Model]) -> Model:
     """Return the JSON body as `model`; raises `BodyRefused`."""
     try:
-        return model.model_validate(_object(request))
+        return model.model_validate(_object(body, content_type))
     except ValidationError as error:
         found = error.errors(include_url=False)
         raise BodyRefused([_in_body(dict(item)) for item in found]) from error
@@ -48,9 +47,9 @@ def _plain(context: dict[str, Any]) -> dict[str, Any]:
     return {key: str(value) if key == "error" else value for key, value in context.items()}
 
 
-def _object(request: HttpRequest) -> dict[str, Any]:
-    text = _text(request.body)
-    if request.content_type != "application/json":
+def _object(body: bytes, content_type: str | None) -> dict[str, Any]:
+    text = _text(body)
+    if content_type != "application/json":
         raise BodyRefused([{**NOT_AN_OBJECT, "input": text}])
     value = load_json(text)
     if not isinstance(value, dict):
@@ -148,8 +147,3 @@ def _check_text(text: str) -> None:
         raise _malformed("text must not contain NUL", 0)
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise _malformed("text must not contain lone surrogates", 0)
-
-
-def refused(request: HttpRequest, error: BodyRefused) -> HttpResponse:
-    """The answer to a body that was refused."""
-    return JsonResponse({"detail": error.detail}, status=422)

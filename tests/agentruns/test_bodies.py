@@ -4,10 +4,9 @@ import json
 from typing import Any
 
 import pytest
-from django.test import RequestFactory
 from pydantic import BaseModel, ConfigDict
 
-from config.api import BodyRefused, load_json, parse_body
+from agentruns.protocol.bodies import BodyRefused, load_json, parse_body
 
 
 class Box(BaseModel):
@@ -18,7 +17,8 @@ class Box(BaseModel):
 
 
 def parse(body: bytes | str, content_type: str = "application/json") -> Box:
-    return parse_body(RequestFactory().generic("POST", "/", body, content_type), Box)
+    data = body.encode() if isinstance(body, str) else body
+    return parse_body(data, content_type, Box)
 
 
 def detail(body: bytes | str, content_type: str = "application/json") -> dict[str, Any]:
