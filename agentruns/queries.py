@@ -1,6 +1,7 @@
 """Every read that others need."""
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -94,6 +95,36 @@ def run_status(run_id: UUID, *, api_key_id: int) -> dict[str, Any] | None:
 
 def run_exists(run_id: UUID, *, api_key_id: int) -> bool:
     return Run.objects.filter(id=run_id, api_key_id=api_key_id).exists()
+
+
+def run_ended(run_id: UUID) -> bool:
+    """Whether the run's terminal event is written."""
+    return Run.objects.filter(id=run_id, status__in=TERMINAL).exists()
+
+
+def run_topic(run_id: UUID) -> str:
+    """The wake-up topic of a run."""
+    return f"run:{run_id}"
+
+
+class BadCursor(ValueError):
+    """A cursor looks like 1796099536926-0."""
+
+
+_CURSOR = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?")
+
+
+def parse_cursor(text: str) -> int:
+    """Return the packed position of a cursor; one in the future is behind everything.
+
+    Raises `BadCursor`.
+    """
+    found = _CURSOR.fullmatch(text)
+    if found is None:
+        raise BadCursor(BadCursor.__doc__)
+    sequence = min(int(found[2] or 0), 2**SEQUENCE_BITS - 1)
+    position: int = (int(found[1]) << SEQUENCE_BITS) | sequence
+    return min(position, LAST_POSITION)
 
 
 def wire_time(moment: datetime) -> str:

@@ -49,12 +49,20 @@ def _plain(context: dict[str, Any]) -> dict[str, Any]:
 
 def _object(body: bytes, content_type: str | None) -> dict[str, Any]:
     text = _text(body)
-    if content_type != "application/json":
+    if not _is_json(content_type):
         raise BodyRefused([{**NOT_AN_OBJECT, "input": text}])
     value = load_json(text)
     if not isinstance(value, dict):
         raise BodyRefused([{**NOT_AN_OBJECT, "input": value}])
     return value
+
+
+def _is_json(content_type: str | None) -> bool:
+    # A header that was sent twice arrives joined by a comma.
+    kind = (content_type or "").split(",")[0].split(";")[0].strip().lower()
+    return kind == "application/json" or (
+        kind.startswith("application/") and kind.endswith("+json")
+    )
 
 
 def _text(body: bytes) -> str:

@@ -71,6 +71,12 @@ class CancelRequest(_Closed):
     message: str | None = None
 
 
+class AgentRunRequest(_Closed):
+    """`POST /agents/{slug}/runs`."""
+
+    input: str
+
+
 # The names that the protocol's own examples use.
 RunComposition = Composition
 RunLayerSpec = LayerSpec

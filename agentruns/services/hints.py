@@ -9,6 +9,7 @@ from django.db import transaction
 from kombu.exceptions import OperationalError
 
 from agentruns import wakeups
+from agentruns.queries import run_topic
 
 logger = logging.getLogger(__name__)
 
@@ -23,10 +24,6 @@ def run_is_queued(run_id: UUID) -> None:
 def run_has_news(run_id: UUID) -> None:
     """Wake whoever watches the run, once the transaction has committed."""
     transaction.on_commit(partial(wakeups.publish, run_topic(run_id)))
-
-
-def run_topic(run_id: UUID) -> str:
-    return f"run:{run_id}"
 
 
 def _send(run_id: UUID) -> None:

@@ -1,0 +1,149 @@
+"""The run API: thin doors, one domain call each. Shapes and errors are the run protocol's."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
+from ninja import Router
+
+from agentruns import queries, sse
+from agentruns.models.steering import ApiKey
+from agentruns.protocol.bodies import BodyRefused, parse_body
+from agentruns.protocol.runs import AgentRunRequest, CancelRequest, CreateRunRequest
+from agentruns.services import lifecycle
+
+router = Router()
+
+EVENT_LIMIT = 500
+
+
+def key_of(request: HttpRequest) -> ApiKey:
+    """Return the key that opened the door."""
+    key: ApiKey = request.auth  # type: ignore[attr-defined]
+    return key
+
+
+def _own_run(request: HttpRequest, run_id: str) -> UUID:
+    """Return the id of a run that the key made; raises `RunNotFound` for everything else."""
+    try:
+        found = UUID(run_id)
+    except ValueError as error:
+        raise lifecycle.RunNotFound(lifecycle.RunNotFound.__doc__) from error
+    if str(found) != run_id or not queries.run_exists(found, api_key_id=key_of(request).pk):
+        raise lifecycle.RunNotFound(lifecycle.RunNotFound.__doc__)
+    return found
+
+
+def _accepted(run_id: UUID) -> HttpResponse:
+    return JsonResponse({"run_id": str(run_id), "status": "running"}, status=202)
+
+
+@router.post("/runs", summary="Start a run", response={202: dict[str, Any]})
+def create_run(request: HttpRequest) -> HttpResponse:
+    key = key_of(request)
+    body = parse_body(request.body, request.content_type, CreateRunRequest)
+    wanted = body.model_dump(mode="json", exclude={"idempotency_key", "purpose"})
+    run_id = lifecycle.create_run(
+        request=json.dumps(wanted, ensure_ascii=False, sort_keys=True),
+        api_key_id=key.pk,
+        requester_id=key.owner_id,
+        deferred_handling=key.deferred_handling,
+        idempotency_key=body.idempotency_key,
+        now=datetime.now(UTC),
+    )
+    return _accepted(run_id)
+
+
+@router.get("/runs/{run_id}", summary="A run's status", response=dict[str, Any])
+def get_run(request: HttpRequest, run_id: str) -> HttpResponse:
+    status = queries.run_status(_own_run(request, run_id), api_key_id=key_of(request).pk)
+    return JsonResponse(status)
+
+
+@router.get("/runs/{run_id}/events", summary="A page of a run's events", response=dict[str, Any])
+def list_events(request: HttpRequest, run_id: str) -> HttpResponse:
+    run = _own_run(request, run_id)
+    after = request.GET.get("after", "0-0")
+    limit = _limit(request)
+    page = queries.events_after(run, after=_position(after), limit=limit)
+    cursor = json.dumps(page[-1].id if page else after)
+    events = ",".join(event.envelope for event in page)
+    text = f'{{"run_id":"{run}","events":[{events}],"next_cursor":{cursor}}}'
+    return HttpResponse(text, content_type="application/json")
+
+
+def _query_error(name: str, kind: str, msg: str, given: str, **ctx: int) -> BodyRefused:
+    item: dict[str, Any] = {"type": kind, "loc": ["query", name], "msg": msg, "input": given}
+    return BodyRefused([{**item, "ctx": ctx} if ctx else item])
+
+
+def _position(cursor: str) -> int:
+    try:
+        return queries.parse_cursor(cursor)
+    except queries.BadCursor as error:
+        raise _query_error("after", "value_error", str(error), cursor) from error
+
+
+def _limit(request: HttpRequest) -> int:
+    given = request.GET.get("limit", "100")
+    try:
+        value = int(given) if len(given) < 20 else EVENT_LIMIT + 1
+    except ValueError as error:
+        msg = "Input should be a valid integer, unable to parse string as an integer"
+        raise _query_error("limit", "int_parsing", msg, given) from error
+    if value < 1:
+        msg = "Input should be greater than or equal to 1"
+        raise _query_error("limit", "greater_than_equal", msg, given, ge=1)
+    if value > EVENT_LIMIT:
+        msg = f"Input should be less than or equal to {EVENT_LIMIT}"
+        raise _query_error("limit", "less_than_equal", msg, given, le=EVENT_LIMIT)
+    return value
+
+
+@router.get("/runs/{run_id}/events/sse", summary="A run's events as a stream")
+def stream_events(request: HttpRequest, run_id: str) -> StreamingHttpResponse:
+    run = _own_run(request, run_id)
+    cursor = request.GET.get("after") or request.headers.get("Last-Event-ID") or "0-0"
+    return event_stream(lambda: sse.stream(run, after=_position(cursor)), cursor)
+
+
+def event_stream(frames: Callable[[], AsyncIterator[str]], cursor: str) -> StreamingHttpResponse:
+    """Return a response that streams, unbuffered by any proxy; a bad cursor raises before it."""
+    _position(cursor)
+    response = StreamingHttpResponse(frames(), content_type="text/event-stream; charset=utf-8")
+    response["Cache-Control"] = "no-cache"
+    response["X-Accel-Buffering"] = "no"
+    return response
+
+
+@router.post("/runs/{run_id}/cancel", summary="End a run", response=dict[str, Any])
+def cancel_run(request: HttpRequest, run_id: str) -> HttpResponse:
+    run = _own_run(request, run_id)
+    body = parse_body(request.body, request.content_type, CancelRequest)
+    lifecycle.cancel_run(
+        run_id=run, reason=body.reason, message=body.message, now=datetime.now(UTC)
+    )
+    return JsonResponse({"run_id": str(run), "status": "cancelled"})
+
+
+@router.get("/agents", summary="The saved agents", response=dict[str, Any])
+def list_agents(request: HttpRequest) -> HttpResponse:
+    return JsonResponse({"items": [vars(agent) for agent in queries.active_agents()]})
+
+
+@router.post("/agents/{slug}/runs", summary="Start an agent", response={202: dict[str, Any]})
+def start_agent(request: HttpRequest, slug: str) -> HttpResponse:
+    key = key_of(request)
+    body = parse_body(request.body, request.content_type, AgentRunRequest)
+    run_id = lifecycle.start_agent(
+        slug=slug,
+        text=body.input,
+        requester_id=key.owner_id,
+        api_key_id=key.pk,
+        deferred_handling=key.deferred_handling,
+        now=datetime.now(UTC),
+    )
+    return _accepted(run_id)

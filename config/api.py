@@ -1,0 +1,67 @@
+"""The API and the one map from what went wrong to what the caller reads."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from ninja import NinjaAPI
+
+from agentruns.api import router as runs
+from agentruns.auth import Unauthorized, authenticate
+from agentruns.models.steering import ApiKey
+from agentruns.protocol.bodies import BodyRefused
+from agentruns.services import lifecycle
+
+PREFIX = "/api/"
+
+
+def _key(request: HttpRequest) -> ApiKey:
+    return authenticate(request.headers.get("Authorization"))
+
+
+api = NinjaAPI(title="Sayso", version="1", auth=_key, urls_namespace="api")
+api.add_router("", runs)
+
+
+def _problem(status: int) -> Callable[[HttpRequest, Any], HttpResponse]:
+    return lambda request, error: JsonResponse({"detail": str(error)}, status=status)
+
+
+for known, status in (
+    (lifecycle.RunNotFound, 404),
+    (lifecycle.AgentNotFound, 404),
+    (lifecycle.RunFinished, 409),
+    (lifecycle.IdempotencyConflict, 409),
+):
+    api.add_exception_handler(known, _problem(status))
+
+
+@api.exception_handler(BodyRefused)
+def _refused(request: HttpRequest, error: BodyRefused) -> HttpResponse:
+    return JsonResponse({"detail": error.detail}, status=422)
+
+
+@api.exception_handler(Unauthorized)
+def _unauthorized(request: HttpRequest, error: Unauthorized) -> HttpResponse:
+    headers = {"WWW-Authenticate": "Bearer"}
+    return JsonResponse({"detail": str(error)}, status=401, headers=headers)
+
+
+TEXTS = {404: "Not Found", 405: "Method Not Allowed"}
+
+
+def json_errors(
+    get_response: Callable[[HttpRequest], HttpResponseBase],
+) -> Callable[[HttpRequest], HttpResponseBase]:
+    """Middleware: what no route of the API answers is JSON as well."""
+
+    def middleware(request: HttpRequest) -> HttpResponseBase:
+        response = get_response(request)
+        is_json = response.headers.get("Content-Type", "").startswith("application/json")
+        if not request.path.startswith(PREFIX) or response.status_code not in TEXTS or is_json:
+            return response
+        if response.status_code == 404 and request.path.endswith("/") and request.path != PREFIX:
+            return HttpResponse(status=307, headers={"Location": request.path.rstrip("/")})
+        return JsonResponse({"detail": TEXTS[response.status_code]}, status=response.status_code)
+
+    return middleware
