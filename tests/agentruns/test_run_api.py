@@ -121,7 +121,9 @@ def test_a_key_sees_only_its_own_runs(api: Api) -> None:
     assert other.post(f"/runs/{run_id}/cancel", {}).status_code == 404
 
 
-@pytest.mark.parametrize("run_id", ["nope", "00000000-0000-4000-8000-000000000000", "%00", "a" * 300])
+@pytest.mark.parametrize(
+    "run_id", ["nope", "00000000-0000-4000-8000-000000000000", "%00", "a" * 300]
+)
 def test_an_unknown_run_is_not_found(api: Api, run_id: str) -> None:
     for path in ("", "/events", "/events/sse"):
         missing = api.get(f"/runs/{run_id}{path}")
