@@ -10,20 +10,14 @@ from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpRe
 from ninja import Router
 
 from agentruns import queries, sse
-from agentruns.models.steering import ApiKey
-from agentruns.protocol.bodies import BodyRefused, parse_body
+from agentruns.auth import key_of
+from agentruns.protocol.bodies import parse_body, query_error
 from agentruns.protocol.runs import AgentRunRequest, CancelRequest, CreateRunRequest
 from agentruns.services import lifecycle
 
 router = Router()
 
 EVENT_LIMIT = 500
-
-
-def key_of(request: HttpRequest) -> ApiKey:
-    """Return the key that opened the door."""
-    key: ApiKey = request.auth  # type: ignore[attr-defined]
-    return key
 
 
 def _own_run(request: HttpRequest, run_id: str) -> UUID:
@@ -75,16 +69,11 @@ def list_events(request: HttpRequest, run_id: str) -> HttpResponse:
     return HttpResponse(text, content_type="application/json")
 
 
-def _query_error(name: str, kind: str, msg: str, given: str, **ctx: int) -> BodyRefused:
-    item: dict[str, Any] = {"type": kind, "loc": ["query", name], "msg": msg, "input": given}
-    return BodyRefused([{**item, "ctx": ctx} if ctx else item])
-
-
 def _position(cursor: str) -> int:
     try:
         return queries.parse_cursor(cursor)
     except queries.BadCursor as error:
-        raise _query_error("after", "value_error", str(error), cursor) from error
+        raise query_error("after", "value_error", str(error), cursor) from error
 
 
 def _limit(request: HttpRequest) -> int:
@@ -93,13 +82,13 @@ def _limit(request: HttpRequest) -> int:
         value = int(given) if len(given) < 20 else EVENT_LIMIT + 1
     except ValueError as error:
         msg = "Input should be a valid integer, unable to parse string as an integer"
-        raise _query_error("limit", "int_parsing", msg, given) from error
+        raise query_error("limit", "int_parsing", msg, given) from error
     if value < 1:
         msg = "Input should be greater than or equal to 1"
-        raise _query_error("limit", "greater_than_equal", msg, given, ge=1)
+        raise query_error("limit", "greater_than_equal", msg, given, ge=1)
     if value > EVENT_LIMIT:
         msg = f"Input should be less than or equal to {EVENT_LIMIT}"
-        raise _query_error("limit", "less_than_equal", msg, given, le=EVENT_LIMIT)
+        raise query_error("limit", "less_than_equal", msg, given, le=EVENT_LIMIT)
     return value
 
 

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from django.db.models import Q
 from django.db.models.functions import Now
+from django.http import HttpRequest
 
 from agentruns.models.steering import ApiKey
 from agentruns.services.clock import database_now
@@ -11,6 +12,12 @@ from agentruns.services.keys import key_digest
 
 # `last_used_at` is for people; writing it at every request would cost more than it tells.
 USED_RESOLUTION = timedelta(minutes=1)
+
+
+def key_of(request: HttpRequest) -> ApiKey:
+    """Return the key that opened the door for this request."""
+    key: ApiKey = request.auth  # type: ignore[attr-defined]
+    return key
 
 
 class Unauthorized(Exception):

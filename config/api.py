@@ -11,6 +11,9 @@ from agentruns.auth import Unauthorized, authenticate
 from agentruns.models.steering import ApiKey
 from agentruns.protocol.bodies import BodyRefused
 from agentruns.services import lifecycle
+from inbox.api import KeyMayNotAnswer
+from inbox.api import router as tasks
+from inbox.services import answering
 
 PREFIX = "/api/"
 
@@ -21,6 +24,7 @@ def _key(request: HttpRequest) -> ApiKey:
 
 api = NinjaAPI(title="Sayso", version="1", auth=_key, urls_namespace="api")
 api.add_router("", runs)
+api.add_router("", tasks)
 
 
 def _problem(status: int) -> Callable[[HttpRequest, Any], HttpResponse]:
@@ -32,6 +36,11 @@ for known, status in (
     (lifecycle.AgentNotFound, 404),
     (lifecycle.RunFinished, 409),
     (lifecycle.IdempotencyConflict, 409),
+    (answering.TaskNotFound, 404),
+    (answering.NotAnApprover, 403),
+    (KeyMayNotAnswer, 403),
+    (answering.TaskChanged, 409),
+    (answering.TaskAlreadyDecided, 409),
 ):
     api.add_exception_handler(known, _problem(status))
 
@@ -39,6 +48,11 @@ for known, status in (
 @api.exception_handler(BodyRefused)
 def _refused(request: HttpRequest, error: BodyRefused) -> HttpResponse:
     return JsonResponse({"detail": error.detail}, status=422)
+
+
+@api.exception_handler(answering.InvalidAnswer)
+def _invalid_answer(request: HttpRequest, error: answering.InvalidAnswer) -> HttpResponse:
+    return JsonResponse({"detail": str(error), "errors": error.errors}, status=422)
 
 
 @api.exception_handler(Unauthorized)

@@ -29,6 +29,12 @@ class BodyRefused(Exception):
         self.detail = detail
 
 
+def query_error(name: str, kind: str, msg: str, given: str, **ctx: int) -> BodyRefused:
+    """The refusal of a query parameter, in the same shape."""
+    item: dict[str, Any] = {"type": kind, "loc": ["query", name], "msg": msg, "input": given}
+    return BodyRefused([{**item, "ctx": ctx} if ctx else item])
+
+
 def parse_body(body: bytes, content_type: str | None, model: type[Model]) -> Model:
     """Return the JSON body as `model`; raises `BodyRefused`."""
     try:

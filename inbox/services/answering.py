@@ -29,7 +29,7 @@ MAX_TEXT = 20_000
 
 
 class TaskNotFound(Exception):
-    """There is no such task for this person."""
+    """task not found"""
 
 
 class NotAnApprover(Exception):
@@ -41,13 +41,18 @@ class TaskChanged(Exception):
 
 
 class TaskAlreadyDecided(Exception):
-    """The task ended before this answer arrived."""
+    """This was decided before your answer arrived; your answer was not applied."""
+
+
+class TaskExpired(TaskAlreadyDecided):
+    """The deadline passed before your answer arrived; your answer was not applied."""
 
 
 class InvalidAnswer(Exception):
-    """The answer does not fit the form; `errors` lists what is wrong by field."""
+    """The answer does not fit the form."""
 
     def __init__(self, errors: dict[str, list[str]]) -> None:
+        """`errors` lists what is wrong by field name; `action` stands for the action."""
         super().__init__(InvalidAnswer.__doc__)
         self.errors = errors
 
@@ -105,6 +110,8 @@ def _sha256(text: str) -> str:
 
 
 def _earlier(task: HumanTask, answer: str) -> Decision:
+    if task.state in (TaskState.OPEN, TaskState.EXPIRED):
+        raise TaskExpired(TaskExpired.__doc__)
     if task.state != TaskState.SUBMITTED or task.answer_digest != answer:
         raise TaskAlreadyDecided(TaskAlreadyDecided.__doc__)
     event = TaskEvent.objects.get(task=task, type="submitted")

@@ -8,18 +8,16 @@ import pytest
 from django.contrib.auth.models import Group, User
 
 from agentruns.models.runs import Run, RunStatus
-from agentruns.services import lifecycle
-from agentruns.services.lifecycle import Ending
 from inbox import permissions
 from inbox.models.routing import RoutingRule
 from inbox.models.tasks import HumanTask, TaskState
 from inbox.services import ending
+from tests.support import questions
+from tests.support.questions import CALL, NOW
 
 pytestmark = pytest.mark.django_db
 
-NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-ARGS = {"title": None, "question": "Deploy?", "urgency": "high", "recipients": ["mallory"]}
-CALL = json.dumps({"tool_call_id": "call_1", "tool_name": "ask_human", "args": ARGS})
+QUESTION = json.dumps({**json.loads(CALL), "recipients": ["mallory"]})
 
 
 @pytest.fixture
@@ -30,22 +28,7 @@ def approver() -> User:
 
 
 def ask(requester: User | None = None) -> HumanTask:
-    run_id = lifecycle.create_run(
-        request=json.dumps({"composition": {"layers": []}}),
-        api_key_id=None,
-        requester_id=requester.pk if requester else None,
-        deferred_handling="inbox",
-        now=NOW,
-    )
-    claim = lifecycle.claim_run(run_id=run_id, now=NOW)
-    assert claim is not None
-    lifecycle.finish_run(
-        run_id=run_id,
-        attempt=claim.attempt,
-        new=[],
-        ending=Ending(RunStatus.SUCCEEDED, "{}", deferred_call=CALL, snapshot="{}"),
-        now=NOW,
-    )
+    run_id = questions.ask(QUESTION, requester_id=requester.pk if requester else None)
     return HumanTask.objects.get(run_id=run_id)
 
 
@@ -60,7 +43,7 @@ def test_the_approvers_group_is_asked_when_no_rule_matches(approver: User) -> No
     assert task.state == TaskState.OPEN
     assert list(permissions.asked_people(task)) == [approver]
     assert permissions.can_decide(approver, task)
-    assert task.payload == CALL
+    assert task.payload == QUESTION
 
 
 def test_nobody_to_ask_is_answered_at_once() -> None:

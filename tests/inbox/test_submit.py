@@ -1,68 +1,19 @@
 """An answer counts once, from those who were asked, to what they were shown."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import User
 
-from agentruns.models.runs import Run, RunStatus
-from agentruns.services import lifecycle
-from agentruns.services.lifecycle import Ending
+from agentruns.models.runs import Run
 from inbox.models.tasks import HumanTask, TaskState
 from inbox.services import answering, ending
 from inbox.services.answering import Decision, submit
+from tests.support.questions import CALL, NOW
 
 pytestmark = pytest.mark.django_db
-
-NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-OPTIONS = [{"value": "prod", "label": "Production"}, {"value": "stg", "label": "Staging"}]
-ARGS = {
-    "title": "Deployment",
-    "question": "Deploy?",
-    "fields": [
-        {"type": "paragraph", "name": "comment", "label": "Comment"},
-        {"type": "select", "name": "env", "label": "Where", "required": True, "options": OPTIONS},
-    ],
-    "actions": [{"id": "approve", "label": "Approve"}, {"id": "reject", "label": "Reject"}],
-    "urgency": "normal",
-}
-CALL = json.dumps(
-    {
-        "tool_call_id": "call_1",
-        "tool_name": "ask_human",
-        "args": ARGS,
-        "metadata": {"tool_name": "ask_human"},
-    }
-)
-
-
-@pytest.fixture
-def alice() -> User:
-    user = User.objects.create_user("alice")
-    user.groups.add(Group.objects.create(name="approvers"))
-    return user
-
-
-@pytest.fixture
-def task(alice: User) -> HumanTask:
-    run_id = lifecycle.create_run(
-        request=json.dumps({"composition": {"layers": []}}),
-        api_key_id=None,
-        requester_id=None,
-        deferred_handling="inbox",
-        now=NOW,
-    )
-    lifecycle.claim_run(run_id=run_id, now=NOW)
-    lifecycle.finish_run(
-        run_id=run_id,
-        attempt=1,
-        new=[],
-        ending=Ending(RunStatus.SUCCEEDED, "{}", deferred_call=CALL, snapshot="{}"),
-        now=NOW,
-    )
-    return HumanTask.objects.get()
 
 
 def answer(task: HumanTask, user: User, **changes: Any) -> Decision:

@@ -8,30 +8,14 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.db import connection
 
-from agentruns.models.runs import Run, RunStatus
-from agentruns.services import lifecycle
-from agentruns.services.lifecycle import Ending
+from agentruns.models.runs import Run
 from inbox.models.tasks import HumanTask, TaskState
 from inbox.services import answering, ending
-from tests.inbox.test_submit import CALL
+from tests.support.questions import open_task
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 ROUNDS = 10
-
-
-def opened() -> HumanTask:
-    run_id = lifecycle.create_run(
-        request="{}",
-        api_key_id=None,
-        requester_id=None,
-        deferred_handling="inbox",
-        now=datetime.now(UTC),
-    )
-    lifecycle.claim_run(run_id=run_id, now=datetime.now(UTC))
-    asked = Ending(RunStatus.SUCCEEDED, "{}", deferred_call=CALL, snapshot="{}")
-    lifecycle.finish_run(run_id=run_id, attempt=1, new=[], ending=asked, now=datetime.now(UTC))
-    return HumanTask.objects.get(run_id=run_id)
 
 
 @pytest.fixture
@@ -78,7 +62,7 @@ def answer(task: HumanTask, user: User, action: str) -> answering.Decision:
 
 def test_two_people_answer_at_the_same_moment(people: list[User]) -> None:
     for _ in range(ROUNDS):
-        task = opened()
+        task = open_task()
         outcomes = at_once(
             lambda task=task: answer(task, people[0], "approve"),  # type: ignore[misc]
             lambda task=task: answer(task, people[1], "reject"),  # type: ignore[misc]
@@ -90,7 +74,7 @@ def test_two_people_answer_at_the_same_moment(people: list[User]) -> None:
 
 def test_a_double_click_counts_once(people: list[User]) -> None:
     for _ in range(ROUNDS):
-        task = opened()
+        task = open_task()
         click = lambda task=task: answer(task, people[0], "approve")  # noqa: E731
         first, second = at_once(click, click)
         assert isinstance(first, answering.Decision)
@@ -100,7 +84,7 @@ def test_a_double_click_counts_once(people: list[User]) -> None:
 
 def test_an_answer_meets_the_withdrawal_of_the_question(people: list[User]) -> None:
     for _ in range(ROUNDS):
-        task = opened()
+        task = open_task()
         at_once(
             lambda task=task: answer(task, people[0], "approve"),  # type: ignore[misc]
             lambda task=task: ending.cancel_task(  # type: ignore[misc]
@@ -113,7 +97,7 @@ def test_an_answer_meets_the_withdrawal_of_the_question(people: list[User]) -> N
 
 
 def test_reading_before_writing_would_resolve_twice(people: list[User]) -> None:
-    task = opened()
+    task = open_task()
     both_have_read = threading.Barrier(2)
 
     def naive() -> bool:

@@ -1,0 +1,124 @@
+"""Human tasks for programs: list, read, answer."""
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from ninja import Router
+from pydantic import BaseModel, ConfigDict
+
+from agentruns.auth import key_of
+from agentruns.protocol.bodies import parse_body, query_error
+from inbox import queries
+from inbox.models.tasks import HumanTask, TaskState
+from inbox.services import answering
+
+router = Router()
+
+PAGE = 50
+
+
+class SubmitRequest(BaseModel):
+    """An answer: the action's id, the fields' values by name, and the digest of what was read."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    action: str
+    values: dict[str, Any] = {}
+    digest: str
+
+
+class KeyMayNotAnswer(Exception):
+    """This API key may not answer on behalf of its owner."""
+
+
+def _visible(request: HttpRequest) -> QuerySet[HumanTask]:
+    key = key_of(request)
+    return queries.tasks_of_key(key_id=key.pk, owner=key.owner, may_answer=key.may_answer)
+
+
+def _task(request: HttpRequest, task_id: str) -> HumanTask:
+    found = None
+    if (wanted := _uuid(task_id)) is not None:
+        found = _visible(request).filter(pk=wanted).first()
+    if found is None:
+        raise answering.TaskNotFound(answering.TaskNotFound.__doc__)
+    return found
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def _item(task: HumanTask) -> dict[str, Any]:
+    return {
+        "id": str(task.pk),
+        "run_id": str(task.run_id) if task.run_id else None,
+        "session_id": str(task.session_id),
+        "agent": task.agent_name,
+        "title": task.title or None,
+        "question": task.question,
+        "urgency": task.urgency,
+        "state": task.state,
+        "opened_at": task.opened_at,
+        "expires_at": task.expires_at,
+        "closed_at": task.closed_at,
+        "digest": task.digest,
+    }
+
+
+@router.get("/tasks", summary="Human tasks that the key may see", response=dict[str, Any])
+def list_tasks(request: HttpRequest) -> HttpResponse:
+    tasks = _filtered(_visible(request), request)
+    try:
+        page = queries.page(tasks, after=request.GET.get("after"), limit=PAGE)
+    except queries.BadCursor as error:
+        raise query_error("after", "value_error", str(error), request.GET["after"]) from error
+    items = [_item(task) for task in page.tasks]
+    return JsonResponse({"items": items, "next_cursor": page.next_cursor})
+
+
+def _filtered(tasks: QuerySet[HumanTask], request: HttpRequest) -> QuerySet[HumanTask]:
+    state = request.GET.get("state")
+    if state:
+        if state not in TaskState.values:
+            msg = f"Input should be one of {', '.join(TaskState.values)}"
+            raise query_error("state", "enum", msg, state)
+        tasks = tasks.filter(state=state)
+    run_id = request.GET.get("run_id")
+    if run_id:
+        wanted = _uuid(run_id)
+        tasks = tasks.filter(run_id=wanted) if wanted else tasks.none()
+    return tasks
+
+
+@router.get("/tasks/{task_id}", summary="One human task", response=dict[str, Any])
+def get_task(request: HttpRequest, task_id: str) -> HttpResponse:
+    task = _task(request, task_id)
+    call = queries.payload(task)
+    return JsonResponse({**_item(task), "tool_call_id": task.tool_call_id, "args": call["args"]})
+
+
+@router.post("/tasks/{task_id}/submit", summary="Answer a human task", response=dict[str, Any])
+def submit(request: HttpRequest, task_id: str) -> HttpResponse:
+    key = key_of(request)
+    task = _task(request, task_id)
+    body = parse_body(request.body, request.content_type, SubmitRequest)
+    if not key.may_answer:
+        raise KeyMayNotAnswer(KeyMayNotAnswer.__doc__)
+    decision = answering.submit(
+        task_id=task.pk,
+        user_id=key.owner_id,
+        action_id=body.action,
+        values=body.values,
+        digest=body.digest,
+        now=datetime.now(UTC),
+        api_key_id=key.pk,
+    )
+    next_run = str(decision.next_run_id) if decision.next_run_id else None
+    return JsonResponse({"state": decision.state, "next_run_id": next_run})

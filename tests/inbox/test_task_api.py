@@ -1,0 +1,123 @@
+"""Programs list, read and answer human tasks with their keys."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from agentruns.models.runs import Run
+from agentruns.services.keys import create_key
+from inbox.models.tasks import HumanTask
+from inbox.services import ending
+from tests.support.questions import CALL
+
+pytestmark = pytest.mark.django_db
+
+
+class Program:
+    def __init__(self, owner: User, *, may_answer: bool = True) -> None:
+        text = create_key(
+            name="k", owner_id=owner.pk, may_answer=may_answer, now=datetime.now(UTC)
+        )[1]
+        self.headers = {"Authorization": f"Bearer {text}"}
+
+    def get(self, path: str) -> Any:
+        return Client().get(f"/api{path}", headers=self.headers)
+
+    def submit(self, task: HumanTask, **changes: Any) -> Any:
+        body = {"action": "approve", "values": {"env": "prod"}, "digest": task.digest, **changes}
+        return Client().post(
+            f"/api/tasks/{task.pk}/submit",
+            body,
+            content_type="application/json",
+            headers=self.headers,
+        )
+
+
+@pytest.fixture
+def program(alice: User) -> Program:
+    return Program(alice)
+
+
+def test_a_task_is_listed_and_read_with_its_args(program: Program, task: HumanTask) -> None:
+    listed = program.get(f"/tasks?state=open&run_id={task.run_id}").json()
+    assert [item["id"] for item in listed["items"]] == [str(task.pk)]
+    assert listed["next_cursor"] is None
+    detail = program.get(f"/tasks/{task.pk}").json()
+    assert detail["args"] == json.loads(CALL)["args"]
+    assert detail["digest"] == task.digest
+    assert program.get(f"/tasks?run_id={uuid4()}").json()["items"] == []
+    assert program.get("/tasks?state=submitted").json()["items"] == []
+
+
+def test_an_answer_counts_once_and_repeating_it_says_the_same(
+    program: Program,
+    task: HumanTask,
+) -> None:
+    first = program.submit(task)
+    assert (first.status_code, first.json()["state"]) == (200, "submitted")
+    assert program.submit(task).json() == first.json()
+    other = program.submit(task, action="reject")
+    assert other.status_code == 409
+    assert Run.objects.filter(parent_id=task.run_id).count() == 1
+
+
+def test_an_answer_after_the_end_is_a_conflict(program: Program, task: HumanTask) -> None:
+    ending.cancel_task(task_id=task.pk, user_id=User.objects.get().pk, now=datetime.now(UTC))
+    assert program.submit(task).status_code == 409
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"action": "nope"},
+        {"values": {"env": "nope"}},
+        {"values": {"env": "prod", "csrfmiddlewaretoken": "x"}},
+        {"values": []},
+        {"values": {"env": "prod", "comment": ["x"]}},
+        {"zzz": 1},
+        {"digest": None},
+    ],
+)
+def test_a_bad_answer_is_422_and_stores_nothing(
+    program: Program,
+    task: HumanTask,
+    changes: dict[str, Any],
+) -> None:
+    assert program.submit(task, **changes).status_code == 422
+    task.refresh_from_db()
+    assert task.state == "open"
+
+
+def test_an_answer_to_something_else_is_a_conflict(program: Program, task: HumanTask) -> None:
+    assert program.submit(task, digest="0" * 64).status_code == 409
+
+
+def test_outsiders_find_nothing(task: HumanTask) -> None:
+    stranger = Program(User.objects.create_user("mallory"))
+    assert stranger.get("/tasks").json()["items"] == []
+    assert stranger.get(f"/tasks/{task.pk}").json() == {"detail": "task not found"}
+    assert stranger.submit(task).status_code == 404
+
+
+def test_a_key_without_the_right_to_answer_is_refused(alice: User, task: HumanTask) -> None:
+    reader = Program(alice, may_answer=False)
+    assert reader.submit(task).status_code == 404
+    Run.objects.update(api_key_id=alice.sayso_api_keys.get().pk)
+    assert reader.submit(task).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "query", ["after=x", "after=2026-01-01T00:00:00_x", "state=nope", "after=%00"]
+)
+def test_a_bad_query_is_422(program: Program, query: str) -> None:
+    assert program.get(f"/tasks?{query}").status_code == 422
+
+
+@pytest.mark.parametrize("task_id", ["nope", "%00", "a" * 500])
+def test_an_unknown_task_is_404(program: Program, task_id: str) -> None:
+    assert program.get(f"/tasks/{task_id}").status_code == 404
