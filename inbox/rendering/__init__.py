@@ -1,0 +1,1 @@
+"""Showing what a model wrote, without letting it act."""
