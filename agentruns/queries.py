@@ -33,6 +33,11 @@ class RunSummary:
         return self.status in TERMINAL
 
     @property
+    def settled(self) -> bool:
+        """Whether the session stands still here for good: ended, and not with a question."""
+        return self.ended and not self.asked
+
+    @property
     def text(self) -> str | None:
         """The output for reading: text as it is, anything else as indented JSON."""
         if self.output is None:
@@ -66,6 +71,11 @@ def session_chain(session_id: UUID) -> list[RunSummary]:
         )
         for run in runs.order_by("created_at", "id")
     ]
+
+
+def requested_by(session_id: UUID, *, user_id: int) -> bool:
+    """Whether this user started the session."""
+    return Run.objects.filter(id=session_id, requester_id=user_id).exists()
 
 
 def active_agents() -> list[AgentSummary]:

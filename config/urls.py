@@ -1,7 +1,8 @@
 """Every address of the site."""
 
 from django.contrib import admin
-from django.urls import path
+from django.contrib.auth import views as auth
+from django.urls import include, path
 
 from config.api import api
 from config.health import healthz, readyz
@@ -10,5 +11,8 @@ urlpatterns = [
     path("healthz", healthz, name="healthz"),
     path("readyz", readyz, name="readyz"),
     path("api/", api.urls),
+    path("accounts/login/", auth.LoginView.as_view(redirect_authenticated_user=True), name="login"),
+    path("accounts/logout/", auth.LogoutView.as_view(), name="logout"),
+    path("", include("inbox.urls")),
     path("admin/", admin.site.urls),
 ]

@@ -17,14 +17,15 @@ def asked_people(task: HumanTask) -> QuerySet[User]:
 
 
 def visible_tasks(user: User) -> QuerySet[HumanTask]:
-    """Return the tasks that the user may open: those that ask them, or all for an operator."""
+    """Return the tasks that ask the user or came of the user's own run; all for an operator."""
     if not user.is_active:
         return HumanTask.objects.none()
     if user.has_perm("inbox.view_humantask"):
         return HumanTask.objects.all()
     mine = Q(groups__in=user.groups.all()) | Q(users=user)
     allowed = Q(requester_may_answer=True) | ~Q(requester=user) | Q(requester__isnull=True)
-    return HumanTask.objects.filter(mine, allowed).distinct()
+    asked = Q(pk__in=HumanTask.objects.filter(mine, allowed).values("pk"))
+    return HumanTask.objects.filter(asked | Q(requester=user))
 
 
 def can_decide(user: User, task: HumanTask) -> bool:

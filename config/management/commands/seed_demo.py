@@ -8,16 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import Group, Permission, User
 from django.core.management import BaseCommand
 from django.db import transaction
 
 from agentruns.demo.agents import DEMO_AGENTS
 from agentruns.models.steering import Agent, DeferredHandling
 from agentruns.services.keys import create_key
+from agentruns.services.lifecycle import start_agent
 from inbox.models.routing import RoutingRule
 
 PEOPLE = ("admin", "operator", "approver", "approver2", "outsider")
+# Operators watch and steer, approvers answer; both may start an agent.
+OPERATORS = (
+    *("view_agent", "view_run", "view_runevent", "add_run"),
+    *("view_humantask", "change_humantask", "view_taskevent", "view_routingrule"),
+)
 
 
 class Command(BaseCommand):
@@ -37,13 +43,33 @@ class Command(BaseCommand):
 def seed(path: Path) -> None:
     """Make everything anew and write `path` before the commit: no people without passwords."""
     with transaction.atomic():
-        group, _ = Group.objects.get_or_create(name="approvers")
+        group = _group("approvers", ("add_run",))
+        operators = _group("operators", OPERATORS)
         users = {role: _person(role, group) for role in PEOPLE}
+        users["operator"][0].groups.add(operators)
         _agents()
         rule, _ = RoutingRule.objects.get_or_create(name="Approvers")
         rule.groups.add(group)
+        _start_agents(users["operator"][0])
         demo = {"base_url": settings.SAYSO_BASE_URL, **_keys(users)}
         _write(path, {**demo, "users": {role: login for role, (_, login) in users.items()}})
+
+
+def _group(name: str, permissions: tuple[str, ...]) -> Group:
+    group, _ = Group.objects.get_or_create(name=name)
+    group.permissions.set(Permission.objects.filter(codename__in=permissions))
+    return group
+
+
+def _start_agents(requester: User) -> None:
+    """A first visitor finds an inbox in which agents ask."""
+    for agent in DEMO_AGENTS:
+        start_agent(
+            slug=agent.slug,
+            text=agent.example_input,
+            requester_id=requester.pk,
+            now=datetime.now(UTC),
+        )
 
 
 def _person(role: str, approvers: Group) -> tuple[User, dict[str, str]]:

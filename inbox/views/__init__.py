@@ -1,0 +1,1 @@
+"""Pages. Each makes one domain call and posts, redirects, gets."""
