@@ -86,7 +86,12 @@ _RECORDED_TEXTS = (
 )
 
 
+_OUTPUT_RETRIES = re.compile(r"Exceeded maximum output retries \((\d+)\).*", re.DOTALL)
+
+
 def _recorded_text(text: str) -> str:
+    if match := _OUTPUT_RETRIES.fullmatch(text):
+        return f"Exceeded maximum retries ({match[1]}) for output validation"
     for pattern in _RECORDED_TEXTS:
         if match := pattern.fullmatch(text):
             return match[1]
@@ -97,6 +102,8 @@ async def _run(
     session: Session, request: CreateRunRequest, options: RunnerOptions, emit: Emit
 ) -> Outcome:
     prompt = _prompt(session, resuming=request.deferred_tool_results is not None)
+    output = session.output()
+    answer: Any = output.output_type(options.tool_retries) if output else str
     history = session.history()
     system = [SystemPromptPart(text) for text in session.system_prompts()]
     llm = session.llm()
@@ -105,7 +112,7 @@ async def _run(
     asking = session.ask_human()
     agent: Agent[None, str | DeferredToolRequests] = Agent(
         llm.build(options.extra_models),
-        output_type=[str, DeferredToolRequests],
+        output_type=[answer, DeferredToolRequests],
         toolsets=[asking.toolset(options.tool_retries)] if asking else [],
         retries=options.tool_retries,
         model_settings=llm.settings(),

@@ -11,12 +11,14 @@ from agentruns.layers.ask_human import AskHumanLayer
 from agentruns.layers.base import CompositionError, Layer
 from agentruns.layers.history import HistoryLayer
 from agentruns.layers.model import LLMLayer
+from agentruns.layers.output import OutputLayer
 from agentruns.layers.registry import layer_type
 from agentruns.protocol.runs import Composition, CreateRunRequest, ExitIntent, LayerSpec, OnExit
 from agentruns.protocol.snapshots import LifecycleState, SessionSnapshot
 
 LLM = "llm"
 HISTORY = "history"
+OUTPUT = "output"
 
 
 @dataclass
@@ -45,6 +47,13 @@ class Session:
             raise CompositionError("\"Layer 'llm' is not defined in this compositor run.\"")
         if not isinstance(layer, LLMLayer):
             raise CompositionError(f"Layer 'llm' must be DifyPluginLLMLayer, got {layer.shown_as}.")
+        return layer
+
+    def output(self) -> OutputLayer | None:
+        """Raises `CompositionError` when the reserved name is another type's."""
+        layer = self.named(OUTPUT)
+        if layer is not None and not isinstance(layer, OutputLayer):
+            raise CompositionError(f"Layer 'output' must be DifyOutputLayer, got {layer.shown_as}.")
         return layer
 
     def ask_human(self) -> AskHumanLayer | None:
@@ -100,7 +109,7 @@ def enter(request: CreateRunRequest) -> Session:
 
 
 def _check_reserved(specs: list[LayerSpec]) -> None:
-    for type_id, name in (("dify.output", "output"), ("pydantic_ai.history", HISTORY)):
+    for type_id, name in (("dify.output", OUTPUT), ("pydantic_ai.history", HISTORY)):
         found = [spec for spec in specs if spec.type == type_id]
         if len(found) > 1:
             raise CompositionError(

@@ -5,11 +5,19 @@ from agentruns.layers.base import CompositionError, Layer
 from agentruns.layers.execution_context import ExecutionContextLayer
 from agentruns.layers.history import HistoryLayer
 from agentruns.layers.model import LLMLayer
+from agentruns.layers.output import OutputLayer
 from agentruns.layers.prompt import PromptLayer
 
 LAYERS: dict[str, type[Layer]] = {
     layer.type_id: layer
-    for layer in (PromptLayer, ExecutionContextLayer, HistoryLayer, AskHumanLayer, LLMLayer)
+    for layer in (
+        PromptLayer,
+        ExecutionContextLayer,
+        HistoryLayer,
+        AskHumanLayer,
+        LLMLayer,
+        OutputLayer,
+    )
 }
 # Known to the protocol, but they need services that this server does not have.
 UNSUPPORTED = ("dify.plugin.tools", "dify.shell")

@@ -10,13 +10,17 @@ from collections import Counter
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from typing_extensions import TypeAliasType
 
 ASK_HUMAN_LAYER_TYPE: Final = "dify.ask_human"
 SCHEMA_VERSION: Final = 1
 
 FieldType = Literal["paragraph", "select", "file", "file-list"]
-AskHumanActionStyle = Literal["default", "primary", "destructive"]
-AskHumanUrgency = Literal["normal", "high"]
+# Named aliases, because the schema that a model is shown names them.
+AskHumanActionStyle = TypeAliasType(
+    "AskHumanActionStyle", Literal["default", "primary", "destructive"]
+)
+AskHumanUrgency = TypeAliasType("AskHumanUrgency", Literal["normal", "high"])
 ResultStatus = Literal["submitted", "timeout", "cancelled", "unavailable"]
 
 FILE_FIELD_TYPES: Final = ("file", "file-list")
@@ -182,10 +186,13 @@ class AskHumanFileListField(_Field):
     max_files: Annotated[int, Field(ge=1)] | None = None
 
 
-AskHumanField = Annotated[
-    AskHumanParagraphField | AskHumanSelectField | AskHumanFileField | AskHumanFileListField,
-    Field(discriminator="type"),
-]
+AskHumanField = TypeAliasType(
+    "AskHumanField",
+    Annotated[
+        AskHumanParagraphField | AskHumanSelectField | AskHumanFileField | AskHumanFileListField,
+        Field(discriminator="type"),
+    ],
+)
 
 
 class AskHumanAction(_Closed):

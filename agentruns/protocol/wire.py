@@ -16,8 +16,13 @@ from pydantic_ai.messages import (
 
 _EVENTS: Final[TypeAdapter[AgentStreamEvent]] = TypeAdapter(AgentStreamEvent)
 
-# Events that the recorded protocol does not have.
-_DROPPED: Final = {"deferred_tool_requests", "output_tool_call", "output_tool_result"}
+# An event that the recorded protocol does not have.
+_DROPPED: Final = {"deferred_tool_requests"}
+# It tells of the output tool only when its call was rejected, and then under these names.
+_REJECTED: Final = {
+    "output_tool_call": "function_tool_call",
+    "output_tool_result": "function_tool_result",
+}
 
 _PROVIDER: Final = ("provider_name", "provider_details")
 _PART_KEYS: Final[dict[str, tuple[str, ...]]] = {
@@ -84,15 +89,24 @@ def wire_event(event: AgentStreamEvent) -> dict[str, Any] | None:
     """Return the event's data as it goes over the wire, or None for an event it does not have."""
     if event.event_kind in _DROPPED:
         return None
+    if event.event_kind in _REJECTED and not _is_rejected(event):
+        return None
     data: dict[str, Any] = _EVENTS.dump_python(event, mode="json", warnings=False)
     data.pop("canonical_system", None)
+    data["event_kind"] = _REJECTED.get(data["event_kind"], data["event_kind"])
     if isinstance(data.get("part"), dict):
         data["part"] = wire_part(data["part"])
     if isinstance(data.get("delta"), dict):
         data["delta"].pop("citations_delta", None)
     if data["event_kind"] == "function_tool_result":
-        data = {"result": data.pop("part"), **data}
+        data = {"result": data.pop("part"), "content": None, **data}
     return data
+
+
+def _is_rejected(event: Any) -> bool:
+    if event.event_kind == "output_tool_call":
+        return event.args_valid is False
+    return getattr(event.part, "outcome", None) == "retried"
 
 
 def wire_messages(messages: Sequence[ModelMessage]) -> list[dict[str, Any]]:
