@@ -21,17 +21,18 @@ def create_key(
     deferred_handling: str = DeferredHandling.INBOX,
 ) -> tuple[ApiKey, str]:
     """Return the stored key and its text (256 bits), which nothing can show again."""
-    text = f"sayso_{secrets.token_urlsafe(32)}"
-    key = ApiKey.objects.create(
-        name=name,
-        prefix=text[:12],
-        digest=key_digest(text),
-        owner_id=owner_id,
-        may_answer=may_answer,
-        deferred_handling=deferred_handling,
-        created_at=now,
+    key = ApiKey(
+        name=name, owner_id=owner_id, may_answer=may_answer, deferred_handling=deferred_handling
     )
-    return key, text
+    return key, store_key(key, now=now)
+
+
+def store_key(key: ApiKey, *, now: datetime) -> str:
+    """Store a key that was filled in by hand; return its text."""
+    text = f"sayso_{secrets.token_urlsafe(32)}"
+    key.prefix, key.digest, key.created_at = text[:12], key_digest(text), now
+    key.save(force_insert=True)
+    return text
 
 
 def revoke_key(*, key_id: int, now: datetime) -> bool:

@@ -1,0 +1,15 @@
+"""Routing rules: who is asked, until when."""
+
+from django.contrib import admin
+
+from agentruns.admin import AnyAdmin
+from inbox.models.routing import RoutingRule
+
+
+@admin.register(RoutingRule)
+class RoutingRuleAdmin(AnyAdmin):
+    list_display = ("position", "name", "is_active", "agent", "api_key", "deadline_seconds")
+    list_display_links = ("name",)
+    list_select_related = ("agent", "api_key")
+    filter_horizontal = ("groups", "users")
+    search_fields = ("name",)
