@@ -13,7 +13,7 @@ from agentruns import queries, sse
 from agentruns.auth import key_of
 from agentruns.protocol.bodies import parse_body, query_error
 from agentruns.protocol.runs import AgentRunRequest, CancelRequest, CreateRunRequest
-from agentruns.services import lifecycle
+from agentruns.services import lifecycle, snapshots
 
 router = Router()
 
@@ -40,12 +40,19 @@ def create_run(request: HttpRequest) -> HttpResponse:
     key = key_of(request)
     body = parse_body(request.body, request.content_type, CreateRunRequest)
     wanted = body.model_dump(mode="json", exclude={"idempotency_key", "purpose"})
+    session_id = snapshots.continued_session(
+        api_key_id=key.pk,
+        deferred_handling=key.deferred_handling,
+        snapshot=wanted["session_snapshot"],
+        resuming=wanted["deferred_tool_results"] is not None,
+    )
     run_id = lifecycle.create_run(
         request=json.dumps(wanted, ensure_ascii=False, sort_keys=True),
         api_key_id=key.pk,
         requester_id=key.owner_id,
         deferred_handling=key.deferred_handling,
         idempotency_key=body.idempotency_key,
+        session_id=session_id,
         now=datetime.now(UTC),
     )
     return _accepted(run_id)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module
 
@@ -10,6 +11,7 @@ from pydantic import ValidationError
 
 from agentruns import runner
 from agentruns.models.runs import RunStatus
+from agentruns.models.steering import DeferredHandling
 from agentruns.protocol.runs import CreateRunRequest
 from agentruns.runner import Failed, Outcome, RunnerOptions
 from agentruns.services.lifecycle import ClaimedRun, Ending, failure
@@ -31,6 +33,11 @@ async def play(claimed: ClaimedRun, emit: Callable[[str], None]) -> Ending:
     except ValidationError as error:
         return failure(f"The stored request is not valid: {error.error_count()} errors.", None)
     chosen = options(settings.SAYSO_TOOL_RETRIES, tuple(settings.SAYSO_EXTRA_MODELS))
+    chosen = replace(
+        chosen,
+        limits=claimed.limits,
+        for_people=claimed.deferred_handling == DeferredHandling.INBOX,
+    )
     return ending(await runner.execute(request, chosen, lambda data: emit(compact(data))))
 
 

@@ -19,6 +19,7 @@ from pydantic_ai import (
 )
 from pydantic_ai.messages import ModelMessage, ModelRequest, SystemPromptPart
 
+from agentruns.layers.ask_human import AskHumanLayer, AskHumanToolset
 from agentruns.layers.base import CompositionError
 from agentruns.layers.composition import Session, enter
 from agentruns.layers.history import HistoryLayer
@@ -37,10 +38,13 @@ Emit = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class RunnerOptions:
-    """`tool_retries`: how often a model may correct itself; `extra_models`: by provider/model."""
+    """`tool_retries`: how often a model may correct itself; `extra_models`: by provider/model;
+    `limits`: the policy in force; `for_people`: whether its questions open in the inbox."""
 
     tool_retries: int = 3
     extra_models: Models = field(default_factory=dict)
+    limits: dict[str, Any] = field(default_factory=dict)
+    for_people: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,9 @@ def _recorded_text(text: str) -> str:
 async def _run(
     session: Session, request: CreateRunRequest, options: RunnerOptions, emit: Emit
 ) -> Outcome:
+    asking = session.ask_human()
+    if asking:
+        asking.narrow(options.limits)
     prompt = _prompt(session, resuming=request.deferred_tool_results is not None)
     output = session.output()
     answer: Any = output.output_type(options.tool_retries) if output else str
@@ -109,11 +116,10 @@ async def _run(
     llm = session.llm()
     results = _results(request, history)
     before: list[ModelMessage] = [ModelRequest(parts=system)] if system else []
-    asking = session.ask_human()
     agent: Agent[None, str | DeferredToolRequests] = Agent(
         llm.build(options.extra_models),
         output_type=[answer, DeferredToolRequests],
-        toolsets=[asking.toolset(options.tool_retries)] if asking else [],
+        toolsets=_toolsets(asking, options),
         retries=options.tool_retries,
         model_settings=llm.settings(),
     )
@@ -123,6 +129,12 @@ async def _run(
     if history is not None:
         history.append(result.new_messages())
     return _outcome(session, result)
+
+
+def _toolsets(asking: AskHumanLayer | None, options: RunnerOptions) -> list[AskHumanToolset]:
+    if asking is None:
+        return []
+    return [asking.toolset(options.tool_retries, for_people=options.for_people)]
 
 
 async def _play(

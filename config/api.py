@@ -10,7 +10,7 @@ from agentruns.api import router as runs
 from agentruns.auth import Unauthorized, authenticate
 from agentruns.models.steering import ApiKey
 from agentruns.protocol.bodies import BodyRefused
-from agentruns.services import lifecycle
+from agentruns.services import lifecycle, snapshots
 from inbox.api import KeyMayNotAnswer
 from inbox.api import router as tasks
 from inbox.services import answering
@@ -36,6 +36,8 @@ for known, status in (
     (lifecycle.AgentNotFound, 404),
     (lifecycle.RunFinished, 409),
     (lifecycle.IdempotencyConflict, 409),
+    (snapshots.SnapshotRefused, 409),
+    (snapshots.AnswerRefused, 409),
     (answering.TaskNotFound, 404),
     (answering.NotAnApprover, 403),
     (KeyMayNotAnswer, 403),

@@ -1,5 +1,6 @@
 """`dify.ask_human`: the external tool with which a model asks a person."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, NotRequired
@@ -21,6 +22,7 @@ from agentruns.protocol.ask_human import (
     LimitExceeded,
     normalise,
 )
+from agentruns.protocol.limits import check_for_people, narrow
 
 DESCRIPTION = (
     "Ask a person for a decision or for information that is needed to go on. The run ends with "
@@ -48,9 +50,10 @@ SCHEMA: dict[str, Any] = AskHumanToolArgs.model_json_schema()
 class AskHumanToolset(ExternalToolset[Any]):
     """Checks arguments before the run ends, so that a slip is a retry and not a dead run."""
 
-    def __init__(self, config: AskHumanLayerConfig, retries: int) -> None:
+    def __init__(self, config: AskHumanLayerConfig, retries: int, for_people: bool) -> None:
         super().__init__([_definition(config)])
         self.config = config
+        self.for_people = for_people
         self.retries = retries
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
@@ -66,7 +69,9 @@ class AskHumanToolset(ExternalToolset[Any]):
 
     def _check(self, ctx: RunContext[Any], /, **args: Any) -> None:
         try:
-            normalise(args, self.config)
+            asked = normalise(args, self.config)
+            if self.for_people:
+                check_for_people(asked)
         except (ValidationError, LimitExceeded) as error:
             raise ModelRetry(str(error)) from error
 
@@ -82,8 +87,8 @@ def _definition(config: AskHumanLayerConfig) -> ToolDefinition:
 
 
 @lru_cache(maxsize=256)
-def _cached(config: str, retries: int) -> AskHumanToolset:
-    return AskHumanToolset(AskHumanLayerConfig.model_validate_json(config), retries)
+def _cached(config: str, retries: int, for_people: bool) -> AskHumanToolset:
+    return AskHumanToolset(AskHumanLayerConfig.model_validate_json(config), retries, for_people)
 
 
 @dataclass
@@ -98,9 +103,13 @@ class AskHumanLayer(Layer):
     def tool_names(self) -> list[str]:
         return [self.config.tool_name] if self.config.enabled else []
 
-    def toolset(self, retries: int) -> AskHumanToolset:
+    def narrow(self, limits: Mapping[str, Any]) -> None:
+        """Let the policy in force bound the config that the caller asked for."""
+        self.config = narrow(self.config, limits)
+
+    def toolset(self, retries: int, *, for_people: bool) -> AskHumanToolset:
         """Return the toolset, built once per config."""
-        return _cached(self.config.model_dump_json(), retries)
+        return _cached(self.config.model_dump_json(), retries, for_people)
 
 
 def hint(config: AskHumanLayerConfig) -> str:

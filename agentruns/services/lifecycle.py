@@ -15,10 +15,12 @@ from django.db.models.functions import Now
 
 from agentruns import handoff, secrets
 from agentruns.models.runs import Run, RunStatus
-from agentruns.models.steering import Agent, DeferredHandling
+from agentruns.models.steering import Agent, AskHumanPolicy, DeferredHandling
+from agentruns.protocol.limits import tightest
 from agentruns.services import events, hints
 from agentruns.services.clock import database_now
 from agentruns.services.events import NewEvent
+from agentruns.services.snapshots import snapshot_digest
 
 
 class RunNotFound(Exception):
@@ -94,15 +96,19 @@ def create_run(
     now: datetime,
     agent_id: int | None = None,
     idempotency_key: str | None = None,
+    session_id: UUID | None = None,
 ) -> UUID:
     """Queue a run of `request` (JSON text of a CreateRunRequest); return its id.
+
+    `session_id` is the session that it goes on with; without one it begins its own.
 
     The same key and request again: the first run's id. Raises `IdempotencyConflict`.
     """
     run_id = uuid4()
     run = Run(
         id=run_id,
-        session_id=run_id,
+        limits=json.dumps(limits_in_force(session_id, api_key_id, agent_id)),
+        session_id=session_id or run_id,
         api_key_id=api_key_id,
         requester_id=requester_id,
         agent_id=agent_id,
@@ -126,6 +132,19 @@ def create_run(
         if earlier is None:
             raise
         return earlier
+
+
+def limits_in_force(
+    session_id: UUID | None, api_key_id: int | None, agent_id: int | None
+) -> dict[str, Any]:
+    """Return the session's pinned limits, or for a new session what key and agent allow now."""
+    if session_id is not None:
+        pinned = Run.objects.filter(id=session_id).values_list("limits", flat=True).first()
+        if pinned is not None:
+            return dict(json.loads(pinned))
+    by_key = AskHumanPolicy.objects.filter(apikey=api_key_id).first() if api_key_id else None
+    by_agent = AskHumanPolicy.objects.filter(agent=agent_id).first() if agent_id else None
+    return tightest(*(policy.limits() for policy in (by_key, by_agent) if policy))
 
 
 def _earlier_run(run: Run) -> UUID | None:
@@ -270,7 +289,7 @@ def finish_run(
             output=ending.output,
             deferred_call=ending.deferred_call,
             snapshot=ending.snapshot,
-            snapshot_digest=digest(ending.snapshot) if ending.snapshot else "",
+            snapshot_digest=snapshot_digest(json.loads(ending.snapshot)) if ending.snapshot else "",
             error=ending.error,
             reason=ending.reason,
             usage=ending.usage,

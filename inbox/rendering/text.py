@@ -168,22 +168,3 @@ def is_blank_visible(text: str) -> bool:
         character.isspace() or flag or unicodedata.category(character) in ("Cf", "Cc")
         for character, flag in zip(text, suspicious(text), strict=True)
     )
-
-
-# Letters of other alphabets that look like Latin ones, after case folding.
-_LOOK_ALIKES: Final = str.maketrans(
-    # ruff: noqa: RUF001 -- look-alikes are the point
-    "аеорсухіјѕһԁԛԝмтвкнзɡαορνικτυχγ01ł|",
-    "aeopcyxijshdqwmtbkh3gaopviktuxyoill",
-)
-
-
-def look_alike_key(label: str) -> str:
-    """Return a key that is equal for labels which look the same on a button."""
-    folded = unicodedata.normalize("NFKC", label).casefold()
-    seen = "".join(
-        character
-        for character, flag in zip(folded, suspicious(folded), strict=True)
-        if not flag and not character.isspace()
-    )
-    return seen.translate(_LOOK_ALIKES)

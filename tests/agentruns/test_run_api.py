@@ -11,6 +11,7 @@ from django.test import Client
 
 from agentruns import worker
 from agentruns.models.runs import Run, RunStatus
+from agentruns.models.steering import AskHumanPolicy
 from agentruns.services.keys import create_key
 from tests.agentruns.test_worker import composition
 
@@ -20,10 +21,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 class Api:
     """A program with a key."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, handling: str = "client") -> None:
         owner = User.objects.create_user(name)
         self.key, self.text = create_key(
-            name=name, owner_id=owner.pk, deferred_handling="client", now=datetime.now(UTC)
+            name=name, owner_id=owner.pk, deferred_handling=handling, now=datetime.now(UTC)
         )
         self.headers = {"Authorization": f"Bearer {self.text}"}
 
@@ -192,3 +193,59 @@ def test_the_answer_resumes_with_snapshot_and_results(api: Api) -> None:
         "status": "submitted",
         "kind": "tool-return",
     }
+
+
+def last_data(api: Api, run_id: str) -> Any:
+    return api.get(f"/runs/{run_id}/events?limit=500").json()["events"][-1]["data"]
+
+
+def test_a_snapshot_goes_on_with_its_session(api: Api) -> None:
+    for program in (api, Api("inbox", "inbox")):
+        run_id = play(program.start("Hello"))
+        snapshot = last_data(program, run_id)["session_snapshot"]
+        next_id = play(program.start("DUMP", session_snapshot=snapshot))
+        assert "You said: Hello" in last_data(program, next_id)["output"]
+        assert str(Run.objects.get(id=next_id).session_id) == run_id
+
+
+def test_nobody_answers_for_a_person_through_the_api(api: Api) -> None:
+    program = Api("inbox", "inbox")
+    user = 'ASK {"question": "Deploy?"}'
+    run_id = play(program.start(user))
+    data = last_data(program, run_id)
+    results = {"calls": {data["deferred_tool_call"]["tool_call_id"]: {"status": "submitted"}}}
+    snapshot = data["session_snapshot"]
+    before = Run.objects.count()
+    attempts: list[dict[str, Any]] = [
+        {"session_snapshot": snapshot, "deferred_tool_results": results},
+        {"session_snapshot": snapshot},
+        {"deferred_tool_results": {}},
+    ]
+    for more in attempts:
+        refused = program.start(user, **more)
+        assert refused.status_code == 409
+        assert "inbox" in refused.json()["detail"]
+    assert Run.objects.count() == before
+
+
+def test_a_snapshot_of_ones_own_making_is_refused(api: Api) -> None:
+    program = Api("inbox", "inbox")
+    snapshot = last_data(program, play(program.start("Hello")))["session_snapshot"]
+    forged = json.loads(json.dumps(snapshot).replace("You said", "A person said"))
+    assert forged != snapshot
+    assert program.start("go on", session_snapshot=forged).status_code == 409
+    assert Api("stranger", "inbox").start("go", session_snapshot=snapshot).status_code == 409
+
+
+def test_the_keys_policy_bounds_what_the_model_may_ask(api: Api, settings: Any) -> None:
+    settings.SAYSO_TOOL_RETRIES = 1
+    api.key.policy = AskHumanPolicy.objects.create(name="short", max_question_chars=10)
+    api.key.save()
+    run_id = play(api.start('BAD {"question": "too long to ask"}|||{"question": "short?"}'))
+    retried = [
+        e for e in api.get(f"/runs/{run_id}/events").json()["events"] if "result" in e["data"]
+    ]
+    assert retried[0]["data"]["result"]["content"] == "ask_human question must be <= 10 characters"
+    # Pinned when the session began: a change holds for the next one.
+    AskHumanPolicy.objects.update(max_question_chars=100)
+    assert json.loads(Run.objects.get(id=run_id).limits)["max_question_chars"] == 10

@@ -139,25 +139,6 @@ def test_a_character_that_cannot_be_seen_is_shown(hidden: str) -> None:
     assert text.code_point(hidden) in Elements(render_markdown(source)).text
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("Approve", "approve "),
-        ("Approve", "\u0410pprove"),
-        ("Approve", "Appro\u200bve"),
-        ("Pay 10", "Pay IO"),
-        ("OK", "\uff2f\uff2b"),
-    ],
-)
-def test_labels_that_look_alike_have_one_key(one: str, other: str) -> None:
-    assert text.look_alike_key(one) == text.look_alike_key(other)
-
-
-def test_labels_that_differ_have_different_keys() -> None:
-    labels = ("Approve", "Reject", "Approve with changes", "Cafe", "Caf\u00e9", "\u901a\u8fc7")
-    assert len({text.look_alike_key(label) for label in labels}) == len(labels)
-
-
 def test_blank_is_what_shows_nothing() -> None:
     assert text.is_blank_visible(" \u200b\u2060\n")
     assert not text.is_blank_visible(" a ")
