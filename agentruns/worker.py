@@ -205,6 +205,8 @@ class Attempt:
             await self._finish(batch, ending)
         except Fenced:
             raise
+        except lifecycle.TooManyQuestions as error:
+            await self._finish(batch, lifecycle.failure(str(error), "too_many_questions"))
         except Exception:
             logger.exception(
                 "run could not be ended as it should",

@@ -39,6 +39,10 @@ class Fenced(Exception):
     """Another attempt owns this run now, or it has ended."""
 
 
+class TooManyQuestions(Exception):
+    """The session has asked people as often as it may; str() says how often that is."""
+
+
 class AgentNotFound(Exception):
     """agent not found"""
 
@@ -306,6 +310,12 @@ def finish_run(
 
 def _hand_off(run_id: UUID, payload: str, now: datetime) -> None:
     run = Run.objects.select_related("agent").get(id=run_id)
+    asked = Run.objects.filter(session_id=run.session_id, deferred_call__isnull=False).count()
+    if asked > settings.SAYSO_MAX_QUESTIONS:
+        raise TooManyQuestions(
+            f"The session has asked people {settings.SAYSO_MAX_QUESTIONS} times, which is as often "
+            "as one session may."
+        )
     if run.deferred_handling == DeferredHandling.INBOX:
         handoff.handler()(
             run_id=run.id,

@@ -82,6 +82,18 @@ def test_a_question_ends_the_run_and_the_answer_starts_the_next() -> None:
     assert answered["values"] == {"kind": "tool-return", "text": "\x85"}
 
 
+def test_a_session_may_ask_only_so_often(settings: object) -> None:
+    settings.SAYSO_MAX_QUESTIONS = 1  # type: ignore[attr-defined]
+    run = play('ASK2 {"question": "First?"}')
+    with transaction.atomic():
+        child = resuming.resume_run(
+            run_id=run.id, result=AskHumanToolResult(status="submitted"), now=datetime.now(UTC)
+        )
+    second = played(child)
+    assert (second.status, second.reason) == (RunStatus.FAILED, "too_many_questions")
+    assert "1 times" in (second.error or "")
+
+
 @pytest.mark.parametrize(
     ("user", "error"),
     [

@@ -2,12 +2,15 @@
 
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.support.processes import EmbeddedSite, embedded_site
@@ -22,6 +25,23 @@ class Demo:
     site: EmbeddedSite
     home: Path
     facts: dict[str, Any]
+
+    def headers(self, key: str = "api_key") -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.facts[key]}"}
+
+    def ask(self, slug: str, text: str) -> str:
+        """Start an agent; return the id of the human task that it ends with."""
+        api = f"{self.site.url}/api"
+        started = httpx.post(
+            f"{api}/agents/{slug}/runs", json={"input": text}, headers=self.headers()
+        )
+        path = f"{api}/tasks?run_id={started.json()['run_id']}"
+        give_up = time.monotonic() + 20
+        while time.monotonic() < give_up:
+            if items := httpx.get(path, headers=self.headers("approver_api_key")).json()["items"]:
+                return str(items[0]["id"])
+            time.sleep(0.1)
+        raise AssertionError(self.site.text())
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +67,7 @@ class Person:
     """Somebody with a browser, signed in."""
 
     def __init__(self, demo: Demo, browser: Browser, role: str, **context: Any) -> None:
+        self.demo = demo
         self.url = demo.site.url
         self.problems: list[str] = []
         self.page: Page = browser.new_context(**context).new_page()
@@ -62,3 +83,8 @@ class Person:
         # A refused answer is a 4xx page, which browsers note as well.
         if kind == "error" and "the server responded with a status of 4" not in text:
             self.problems.append(text)
+
+
+def assert_accessible(page: Page) -> None:
+    found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]})
+    assert found.violations_count == 0, found.generate_report()

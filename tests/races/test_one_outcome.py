@@ -1,8 +1,9 @@
 """Two at the same moment: one outcome, one resumed run; and what a naive variant would do."""
 
 import threading
+import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.contrib.auth.models import Group, User
@@ -93,6 +94,32 @@ def test_an_answer_meets_the_withdrawal_of_the_question(people: list[User]) -> N
         )
         task.refresh_from_db()
         assert task.state in (TaskState.SUBMITTED, TaskState.CANCELLED)
+        assert Run.objects.filter(parent_id=task.run_id).count() == 1
+
+
+def test_an_answer_meets_its_deadline(people: list[User]) -> None:
+    for round_number in range(ROUNDS):
+        task = open_task()
+        # Around the deadline: either may be first, never both.
+        due = datetime.now(UTC) + timedelta(milliseconds=5 * round_number)
+        HumanTask.objects.filter(pk=task.pk).update(expires_at=due)
+        time.sleep(0.02)
+        at_once(
+            lambda task=task: answer(task, people[0], "approve"),  # type: ignore[misc]
+            lambda: ending.expire_due(now=datetime.now(UTC)),
+        )
+        while HumanTask.objects.get(pk=task.pk).state == TaskState.OPEN:
+            ending.expire_due(now=datetime.now(UTC))
+        assert Run.objects.filter(parent_id=task.run_id).count() == 1
+
+
+def test_two_sweeps_end_a_task_once(people: list[User]) -> None:
+    for _ in range(ROUNDS):
+        task = open_task()
+        HumanTask.objects.filter(pk=task.pk).update(expires_at=datetime.now(UTC))
+        time.sleep(0.01)
+        sweep = lambda: ending.expire_due(now=datetime.now(UTC))  # noqa: E731
+        assert sorted(map(str, at_once(sweep, sweep, sweep))) == ["0", "0", "1"]
         assert Run.objects.filter(parent_id=task.run_id).count() == 1
 
 
