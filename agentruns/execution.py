@@ -62,4 +62,6 @@ def ending(outcome: Outcome) -> Ending:
 def compact(value: object) -> str:
     """JSON text in which nothing breaks a line: SSE readers split at more than LF."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    # An unpaired surrogate can't be encoded, but its escape can.
+    text = text.encode("utf-8", "backslashreplace").decode()
     return text.replace("\x85", "\\u0085").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from django.conf import settings
+from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from ninja import NinjaAPI
 
@@ -55,6 +57,12 @@ def _refused(request: HttpRequest, error: BodyRefused) -> HttpResponse:
 @api.exception_handler(answering.InvalidAnswer)
 def _invalid_answer(request: HttpRequest, error: answering.InvalidAnswer) -> HttpResponse:
     return JsonResponse({"detail": str(error), "errors": error.errors}, status=422)
+
+
+@api.exception_handler(RequestDataTooBig)
+def _too_big(request: HttpRequest, error: RequestDataTooBig) -> HttpResponse:
+    most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    return JsonResponse({"detail": f"The body is larger than {most} bytes."}, status=413)
 
 
 @api.exception_handler(Unauthorized)

@@ -82,7 +82,11 @@ def check_for_people(args: AskHumanToolArgs) -> None:
         raise LimitExceeded("ask_human action labels must not look alike")
     for action in args.actions:
         _not_reserved("action id", action.id)
-    size = len(json.dumps(args.model_dump(mode="json"), ensure_ascii=False).encode())
+    text = json.dumps(args.model_dump(), ensure_ascii=False)
+    if "\\u0000" in text:
+        # pydantic has refused unpaired surrogates already.
+        raise LimitExceeded("ask_human text must not contain NUL")
+    size = len(text.encode())
     if size > MAX_BYTES:
         raise LimitExceeded(f"ask_human arguments must be <= {MAX_BYTES} bytes in all")
 

@@ -75,6 +75,7 @@ class Ending:
 
 def failure(error: str, reason: str | None) -> Ending:
     """The ending of a run that failed, with a text that a person understands."""
+    error = storable(error)
     terminal = json.dumps({"error": error, "reason": reason}, ensure_ascii=False)
     return Ending(status=RunStatus.FAILED, terminal=terminal, error=error, reason=reason)
 
@@ -89,6 +90,11 @@ TERMINAL_EVENTS = {
 def digest(text: str) -> str:
     """SHA-256 of the text's UTF-8, hex."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def storable(text: str) -> str:
+    """Return the text without what no database stores: NUL and unpaired surrogates."""
+    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
 
 
 def create_run(
@@ -109,6 +115,9 @@ def create_run(
     The same key and request again: the first run's id. Raises `IdempotencyConflict`.
     """
     run_id = uuid4()
+    if idempotency_key is not None:
+        # Callers may use keys of any length.
+        idempotency_key = digest(idempotency_key)
     run = Run(
         id=run_id,
         limits=json.dumps(limits_in_force(session_id, api_key_id, agent_id)),
@@ -184,7 +193,9 @@ def start_agent(
     deferred_handling: str | None = None,
 ) -> UUID:
     """Queue a run of a saved agent with `text` as the user's prompt. Raises `AgentNotFound`."""
-    agent = Agent.objects.filter(slug=slug, is_active=True).first()
+    # PostgreSQL refuses NUL even in a comparison.
+    found = Agent.objects.filter(slug=slug, is_active=True) if "\x00" not in slug else None
+    agent = found.first() if found is not None else None
     if agent is None:
         raise AgentNotFound(AgentNotFound.__doc__)
     both = {agent.deferred_handling, deferred_handling}

@@ -29,7 +29,7 @@ class HumanTask(models.Model):
     )
     session_id = models.UUIDField(db_index=True)
     agent_name = models.CharField(max_length=120, blank=True)
-    tool_call_id = models.CharField(max_length=255)
+    tool_call_id = models.TextField()
     title = models.CharField(max_length=200, blank=True)
     question = models.TextField()
     urgency = models.CharField(max_length=10, default="normal")

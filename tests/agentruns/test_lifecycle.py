@@ -8,6 +8,7 @@ import pytest
 from django.db import transaction
 
 from agentruns import queries, secrets
+from agentruns.execution import compact
 from agentruns.models.runs import Run, RunEvent, RunStatus
 from agentruns.protocol.ask_human import AskHumanToolResult
 from agentruns.services import lifecycle, resuming, sweeps
@@ -206,3 +207,16 @@ def test_a_queued_run_without_a_hint_is_hinted_once() -> None:
     queued()
     assert sweeps.hint_queued(now=NOW) == 1
     assert sweeps.hint_queued(now=NOW) == 0
+
+
+def test_an_error_with_characters_that_no_database_stores_is_kept_readable() -> None:
+    claim = claimed(queued())
+    ending = lifecycle.failure("broken \x00 and \ud800", None)
+    lifecycle.finish_run(run_id=claim.run_id, attempt=1, new=[], ending=ending, now=NOW)
+    assert Run.objects.get(id=claim.run_id).error == "broken \\x00 and \\ud800"
+
+
+def test_json_with_an_unpaired_surrogate_can_be_stored() -> None:
+    text = compact({"a": "\ud800", "b": "\x00", "c": "\u2028"})
+    assert text.isprintable()
+    assert json.loads(text) == {"a": "\ud800", "b": "\x00", "c": "\u2028"}

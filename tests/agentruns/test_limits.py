@@ -43,6 +43,7 @@ def test_an_ordinary_request_passes() -> None:
             {"actions": [{"id": "a", "label": "Approve"}, {"id": "b", "label": "\u0410pprove "}]},
             "must not look alike",
         ),
+        ({"question": "a\x00b"}, "NUL"),
         ({"markdown": "\u4e16" * 20_000, "question": "\u4e16" * 1000}, None),
         (
             {

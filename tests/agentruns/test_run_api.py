@@ -249,3 +249,18 @@ def test_the_keys_policy_bounds_what_the_model_may_ask(api: Api, settings: Any) 
     # Pinned when the session began: a change holds for the next one.
     AskHumanPolicy.objects.update(max_question_chars=100)
     assert json.loads(Run.objects.get(id=run_id).limits)["max_question_chars"] == 10
+
+
+def test_a_body_that_is_too_large_is_413(api: Api) -> None:
+    refused = api.start("x" * 3_000_000)
+    assert refused.status_code == 413
+    assert "larger than" in refused.json()["detail"]
+
+
+def test_what_no_database_stores_does_no_harm(api: Api) -> None:
+    assert api.post("/agents/%00/runs", {"input": "x"}).status_code == 404
+    assert api.start(idempotency_key="k" * 5000).status_code == 202
+    assert api.start(idempotency_key="k" * 5000).status_code == 202
+    assert Run.objects.count() == 1
+    run_id = play(api.start("FAIL a\\x00b"))
+    assert api.get(f"/runs/{run_id}").json()["status"] == "failed"
