@@ -16,12 +16,14 @@ from pydantic_ai import (
     AgentRunResultEvent,
     DeferredToolRequests,
     DeferredToolResults,
+    ModelRetry,
+    RunUsage,
 )
 from pydantic_ai.messages import ModelMessage, ModelRequest, SystemPromptPart
 
 from agentruns.layers.ask_human import AskHumanLayer, AskHumanToolset
 from agentruns.layers.base import CompositionError
-from agentruns.layers.composition import Session, enter
+from agentruns.layers.composition import LLM, Session, enter
 from agentruns.layers.history import HistoryLayer
 from agentruns.layers.model import Models
 from agentruns.protocol import wire
@@ -32,6 +34,8 @@ from agentruns.protocol.ask_human import (
     normalise,
 )
 from agentruns.protocol.runs import CreateRunRequest
+
+ONE_QUESTION = "Ask one question at a time: call the tool again, once."
 
 Emit = Callable[[dict[str, Any]], None]
 
@@ -72,6 +76,8 @@ async def execute(request: CreateRunRequest, options: RunnerOptions, emit: Emit)
     """Run the request to its end; `emit` gets each event's data, in order."""
     try:
         session = enter(request)
+        if session.named(LLM) is None and request.session_snapshot is not None:
+            return _lifecycle_only(session, request)
         return await _run(session, request, options, emit)
     except CompositionError as error:
         return Failed(str(error))
@@ -102,6 +108,13 @@ def _recorded_text(text: str) -> str:
     return text
 
 
+def _lifecycle_only(session: Session, request: CreateRunRequest) -> Succeeded:
+    """A run without a model: it enters the layers and leaves them as `on_exit` says."""
+    if request.deferred_tool_results is not None:
+        raise CompositionError("Deferred tool results require the reserved 'llm' layer.")
+    return Succeeded(snapshot=session.snapshot())
+
+
 async def _run(
     session: Session, request: CreateRunRequest, options: RunnerOptions, emit: Emit
 ) -> Outcome:
@@ -123,11 +136,14 @@ async def _run(
         retries=options.tool_retries,
         model_settings=llm.settings(),
     )
-    result = await _play(
-        agent, prompt, before + (history.messages() if history else []), results, emit
-    )
+    messages = before + (history.messages() if history else [])
+    result = await _play(agent, prompt, messages, results, emit)
+    new = result.new_messages()
+    if (again := _one_at_a_time(result.output)) is not None:
+        result = await _play(agent, None, [*messages, *new], again, emit, usage=result.usage)
+        new = [*new, *result.new_messages()]
     if history is not None:
-        history.append(result.new_messages())
+        history.append(new)
     return _outcome(session, result)
 
 
@@ -143,10 +159,14 @@ async def _play(
     messages: list[ModelMessage],
     results: DeferredToolResults | None,
     emit: Emit,
+    usage: RunUsage | None = None,
 ) -> AgentRunResult[str | DeferredToolRequests]:
     result = None
     async with agent.run_stream_events(
-        prompt, message_history=messages or None, deferred_tool_results=results
+        prompt,
+        message_history=messages or None,
+        deferred_tool_results=results,
+        usage=usage,
     ) as events:
         async for event in events:
             if isinstance(event, AgentRunResultEvent):
@@ -156,6 +176,15 @@ async def _play(
     if result is None:
         raise CompositionError("The model's stream ended without a result.")
     return result
+
+
+def _one_at_a_time(output: str | DeferredToolRequests) -> DeferredToolResults | None:
+    """Return the retries for several questions at once; a model gets this chance once."""
+    if not isinstance(output, DeferredToolRequests) or len(output.calls) < 2:
+        return None
+    return DeferredToolResults(
+        calls={call.tool_call_id: ModelRetry(ONE_QUESTION) for call in output.calls}
+    )
 
 
 def _prompt(session: Session, *, resuming: bool) -> str | list[str] | None:

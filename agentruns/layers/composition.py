@@ -13,6 +13,7 @@ from agentruns.layers.history import HistoryLayer
 from agentruns.layers.model import LLMLayer
 from agentruns.layers.output import OutputLayer
 from agentruns.layers.registry import layer_type
+from agentruns.protocol.masking import masked
 from agentruns.protocol.runs import Composition, CreateRunRequest, ExitIntent, LayerSpec, OnExit
 from agentruns.protocol.snapshots import LifecycleState, SessionSnapshot
 
@@ -191,17 +192,14 @@ def _config(spec: LayerSpec) -> Any:
 
 
 def _text_without_secrets(spec: LayerSpec, given: Any, error: ValueError) -> str:
-    """A validation error repeats its input, so say it of an input whose credentials are masked."""
+    """A validation error repeats its input, so say it of an input whose secrets are masked."""
     if not isinstance(error, ValidationError):
         return f"Layer '{spec.name}' config is not valid JSON."
-    if not isinstance(given, dict) or not isinstance(given.get("credentials"), dict):
-        return str(error)
-    masked = {**given, "credentials": dict.fromkeys(given["credentials"], "***")}
     try:
-        layer_type(spec.type).config_model.model_validate(masked)
+        layer_type(spec.type).config_model.model_validate(masked(given))
     except ValidationError as same:
         return str(same)
-    return f"Layer '{spec.name}' credentials must map names to plain values."
+    return f"Layer '{spec.name}' config is not valid."
 
 
 def _states(specs: list[LayerSpec], snapshot: SessionSnapshot | None) -> list[dict[str, Any]]:

@@ -8,6 +8,8 @@ from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from agentruns.protocol.masking import masked
+
 Model = TypeVar("Model", bound=BaseModel)
 
 # Nested deeper than any honest request; Python's own parser gives up far later, with a crash.
@@ -45,7 +47,7 @@ def parse_body(body: bytes, content_type: str | None, model: type[Model]) -> Mod
 
 
 def _in_body(item: dict[str, Any]) -> dict[str, Any]:
-    placed = {**item, "loc": ["body", *item["loc"]]}
+    placed = {**item, "loc": ["body", *item["loc"]], "input": masked(item["input"])}
     return {**placed, "ctx": _plain(item["ctx"])} if "ctx" in item else placed
 
 
@@ -56,10 +58,10 @@ def _plain(context: dict[str, Any]) -> dict[str, Any]:
 def _object(body: bytes, content_type: str | None) -> dict[str, Any]:
     text = _text(body)
     if not _is_json(content_type):
-        raise BodyRefused([{**NOT_AN_OBJECT, "input": text}])
+        raise BodyRefused([{**NOT_AN_OBJECT, "input": masked(text)}])
     value = load_json(text)
     if not isinstance(value, dict):
-        raise BodyRefused([{**NOT_AN_OBJECT, "input": value}])
+        raise BodyRefused([{**NOT_AN_OBJECT, "input": masked(value)}])
     return value
 
 
