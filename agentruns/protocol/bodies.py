@@ -40,7 +40,8 @@ def query_error(name: str, kind: str, msg: str, given: str, **ctx: int) -> BodyR
 def parse_body(body: bytes, content_type: str | None, model: type[Model]) -> Model:
     """Return the JSON body as `model`; raises `BodyRefused`."""
     try:
-        return model.model_validate(_object(body, content_type))
+        # With attributes allowed, a null where an object is due reads as the contract has it.
+        return model.model_validate(_object(body, content_type), from_attributes=True)
     except ValidationError as error:
         found = error.errors(include_url=False)
         raise BodyRefused([_in_body(dict(item)) for item in found]) from error
