@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, F, OuterRef, Q, Subquery
 
 from agentruns.models.runs import TERMINAL, Run, RunEvent, RunStatus
 from agentruns.models.steering import Agent
@@ -71,6 +71,57 @@ def session_chain(session_id: UUID) -> list[RunSummary]:
         )
         for run in runs.order_by("created_at", "id")
     ]
+
+
+def sessions_of_key(
+    api_key_id: int, *, after: str | None, limit: int
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Return a page of the key's sessions, newest first, and the next page's cursor.
+
+    Raises `BadCursor`.
+    """
+    first = Run.objects.filter(api_key_id=api_key_id, id=F("session_id")).select_related("agent")
+    if after:
+        created_at, run_id = _parse_page(after)
+        first = first.filter(Q(created_at__lt=created_at) | Q(created_at=created_at, id__lt=run_id))
+    latest = Run.objects.filter(session_id=OuterRef("id"), superseded=False).order_by("-created_at")
+    rows = first.annotate(
+        last_id=Subquery(latest.values("id")[:1]),
+        last_status=Subquery(latest.values("status")[:1]),
+        last_asked=Subquery(latest.values("deferred_call")[:1]),
+    )
+    found = list(rows.order_by("-created_at", "-id")[: limit + 1])
+    more = len(found) > limit
+    items = [_session_item(run) for run in found[:limit]]
+    last = found[limit - 1] if more else None
+    return items, f"{last.created_at.isoformat()}_{last.id}" if last else None
+
+
+def _session_item(run: Any) -> dict[str, Any]:
+    return {
+        "session_id": str(run.id),
+        "agent": run.agent.slug if run.agent else None,
+        "created_at": wire_time(run.created_at),
+        "last_run_id": str(run.last_id),
+        "last_status": wire_status(run.last_status),
+        "waiting_for_answer": run.last_asked is not None,
+    }
+
+
+def _parse_page(cursor: str) -> tuple[datetime, UUID]:
+    stamp, _, run_id = cursor.partition("_")
+    try:
+        created_at, found = datetime.fromisoformat(stamp), UUID(run_id)
+    except ValueError as error:
+        raise BadCursor("This cursor did not come from this list.") from error
+    if created_at.tzinfo is None:
+        raise BadCursor("This cursor did not come from this list.")
+    return created_at, found
+
+
+def session_of_key(session_id: UUID, *, api_key_id: int) -> bool:
+    """Whether the key started the session."""
+    return Run.objects.filter(id=session_id, api_key_id=api_key_id).exists()
 
 
 def requested_by(session_id: UUID, *, user_id: int) -> bool:

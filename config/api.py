@@ -13,7 +13,7 @@ from agentruns.auth import Unauthorized, authenticate
 from agentruns.models.steering import ApiKey
 from agentruns.protocol.bodies import BodyRefused
 from agentruns.services import lifecycle, snapshots
-from inbox.api import KeyMayNotAnswer
+from inbox.api import KeyMayNotAnswer, SessionNotFound
 from inbox.api import router as tasks
 from inbox.services import answering
 
@@ -42,6 +42,7 @@ for known, status in (
     (snapshots.AnswerRefused, 409),
     (answering.TaskNotFound, 404),
     (answering.NotAnApprover, 403),
+    (SessionNotFound, 404),
     (KeyMayNotAnswer, 403),
     (answering.TaskChanged, 409),
     (answering.TaskAlreadyDecided, 409),

@@ -9,11 +9,12 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from ninja import Router
 from pydantic import BaseModel, ConfigDict
 
+from agentruns import queries as runs
 from agentruns.auth import key_of
 from agentruns.protocol.bodies import parse_body, query_error
 from inbox import queries
 from inbox.models.tasks import HumanTask, TaskState
-from inbox.services import answering
+from inbox.services import answering, ending
 
 router = Router()
 
@@ -122,3 +123,42 @@ def submit(request: HttpRequest, task_id: str) -> HttpResponse:
     )
     next_run = str(decision.next_run_id) if decision.next_run_id else None
     return JsonResponse({"state": decision.state, "next_run_id": next_run})
+
+
+@router.post("/tasks/{task_id}/cancel", summary="Withdraw a question", response=dict[str, Any])
+def cancel_task(request: HttpRequest, task_id: str) -> HttpResponse:
+    key = key_of(request)
+    task = _task(request, task_id)
+    if not queries.asked_by_key(task, key_id=key.pk):
+        raise answering.TaskNotFound(answering.TaskNotFound.__doc__)
+    try:
+        ending.cancel_task(task_id=task.pk, user_id=key.owner_id, now=datetime.now(UTC))
+    except ending.TaskNotOpen as error:
+        task.refresh_from_db()
+        if task.state != TaskState.CANCELLED:
+            raise answering.TaskAlreadyDecided(str(error)) from error
+    return JsonResponse({"id": str(task.pk), "state": TaskState.CANCELLED})
+
+
+class SessionNotFound(Exception):
+    """session not found"""
+
+
+@router.get("/sessions", summary="The key's sessions", response=dict[str, Any])
+def list_sessions(request: HttpRequest) -> HttpResponse:
+    after = request.GET.get("after")
+    try:
+        items, cursor = runs.sessions_of_key(key_of(request).pk, after=after, limit=PAGE)
+    except runs.BadCursor as error:
+        raise query_error("after", "value_error", str(error), after or "") from error
+    return JsonResponse({"items": items, "next_cursor": cursor})
+
+
+@router.post("/sessions/{session_id}/cancel", summary="End a session", response=dict[str, Any])
+def cancel_session(request: HttpRequest, session_id: str) -> HttpResponse:
+    key = key_of(request)
+    wanted = _uuid(session_id)
+    if wanted is None or not runs.session_of_key(wanted, api_key_id=key.pk):
+        raise SessionNotFound(SessionNotFound.__doc__)
+    ending.end_session(session_id=wanted, user_id=key.owner_id, now=datetime.now(UTC))
+    return JsonResponse({"session_id": str(wanted), "status": "cancelled"})

@@ -5,6 +5,9 @@ from django.db.models import Q, QuerySet
 
 from inbox.models.tasks import HumanTask, TaskState
 
+SUBMIT = "submit"
+CANCEL = "cancel"
+
 
 def asked_people(task: HumanTask) -> QuerySet[User]:
     """Return the active users that the task asks, the requester only where the rule allows it."""
@@ -31,3 +34,11 @@ def visible_tasks(user: User) -> QuerySet[HumanTask]:
 def can_decide(user: User, task: HumanTask) -> bool:
     """Only people whom the task asks decide; operators and superusers as such do not."""
     return task.state == TaskState.OPEN and asked_people(task).filter(pk=user.pk).exists()
+
+
+def actions_for(user: User, task: HumanTask) -> frozenset[str]:
+    """Return what the user may do to the task now: `SUBMIT`, `CANCEL`, both or nothing."""
+    allowed = {SUBMIT} if can_decide(user, task) else set()
+    if task.state == TaskState.OPEN and user.has_perm("inbox.change_humantask"):
+        allowed.add(CANCEL)
+    return frozenset(allowed)

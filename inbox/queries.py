@@ -33,6 +33,11 @@ def tasks_of_key(*, key_id: int, owner: User, may_answer: bool) -> QuerySet[Huma
     return HumanTask.objects.filter(own)
 
 
+def asked_by_key(task: HumanTask, *, key_id: int) -> bool:
+    """Whether the task came of a run that this key started."""
+    return HumanTask.objects.filter(pk=task.pk, run__api_key_id=key_id).exists()
+
+
 def page(tasks: QuerySet[HumanTask], *, after: str | None, limit: int) -> Page:
     """Return up to `limit` tasks behind the cursor. Raises `BadCursor`."""
     if after:

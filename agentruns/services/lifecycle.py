@@ -368,6 +368,21 @@ def cancel_run(*, run_id: UUID, reason: str | None, message: str | None, now: da
         raise RunFinished(f"run already finished with status '{status}'")
 
 
+def cancel_session(*, session_id: UUID, reason: str | None, now: datetime) -> int:
+    """End every run of the session that has not ended; return how many. Questions are not ours."""
+    active = Run.objects.filter(
+        session_id=session_id, status__in=(RunStatus.QUEUED, RunStatus.RUNNING)
+    )
+    ended = 0
+    for run_id in list(active.values_list("id", flat=True)):
+        try:
+            cancel_run(run_id=run_id, reason=reason, message="The session was ended.", now=now)
+            ended += 1
+        except RunFinished:
+            continue
+    return ended
+
+
 def due_leases() -> QuerySet[Run]:
     """Runs whose worker has stopped reporting."""
     return Run.objects.filter(status=RunStatus.RUNNING, lease_expires_at__lt=Now())

@@ -43,6 +43,13 @@ class TaskChanged(Exception):
 class TaskAlreadyDecided(Exception):
     """This was decided before your answer arrived; your answer was not applied."""
 
+    def __init__(self, message: str | None = None, *, task: HumanTask | None = None) -> None:
+        """Carry what `task` has stored; `state` is still `open` where a deadline passed unswept."""
+        super().__init__(message or type(self).__doc__)
+        self.state = task.state if task else None
+        self.closed_by = task.closed_by if task else None
+        self.closed_at = task.closed_at if task else None
+
 
 class TaskExpired(TaskAlreadyDecided):
     """The deadline passed before your answer arrived; your answer was not applied."""
@@ -81,6 +88,8 @@ def submit(
     """
     with transaction.atomic():
         task, user = _visible(task_id, user_id)
+        if task.state == TaskState.OPEN and not permissions.can_decide(user, task):
+            raise NotAnApprover(NotAnApprover.__doc__)
         if digest != task.digest or _sha256(task.payload) != task.digest:
             raise TaskChanged(TaskChanged.__doc__)
         args = DeferredToolCallPayload.model_validate_json(task.payload).args
@@ -88,8 +97,6 @@ def submit(
         answer = _sha256(json.dumps([user_id, action.id, cleaned], sort_keys=True))
         if task.state != TaskState.OPEN:
             return _earlier(task, answer)
-        if not permissions.can_decide(user, task):
-            raise NotAnApprover(NotAnApprover.__doc__)
         result = _result(args, action, cleaned)
         if not _close(task, user_id, result, answer, now):
             task.refresh_from_db()
@@ -111,9 +118,9 @@ def _sha256(text: str) -> str:
 
 def _earlier(task: HumanTask, answer: str) -> Decision:
     if task.state in (TaskState.OPEN, TaskState.EXPIRED):
-        raise TaskExpired(TaskExpired.__doc__)
+        raise TaskExpired(task=task)
     if task.state != TaskState.SUBMITTED or task.answer_digest != answer:
-        raise TaskAlreadyDecided(TaskAlreadyDecided.__doc__)
+        raise TaskAlreadyDecided(task=task)
     event = TaskEvent.objects.get(task=task, type="submitted")
     next_run = json.loads(event.data)["next_run_id"]
     return Decision(task.state, UUID(next_run) if next_run else None)

@@ -9,6 +9,7 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from agentruns.protocol.ask_human import AskHumanResultAction, AskHumanToolResult
+from agentruns.services.lifecycle import cancel_session
 from agentruns.services.resuming import resume_run
 from inbox.models.tasks import HumanTask, TaskEvent, TaskState
 
@@ -62,6 +63,31 @@ def cancel_task(*, task_id: UUID, user_id: int, now: datetime) -> None:
         if not changed:
             raise TaskNotOpen(TaskNotOpen.__doc__)
         _go_on(task_id, "cancelled", CANCELLED, user_id, now)
+
+
+def end_session(*, session_id: UUID, user_id: int | None, now: datetime) -> None:
+    """End the session's runs and its open question; nothing goes on. Doing it again is harmless."""
+    with transaction.atomic():
+        # A run may end with a question, and a question with a run, while we look; the second round
+        # finds what the first one waited for.
+        rounds = 0
+        while _end_once(session_id, user_id, now) or rounds < 1:
+            rounds += 1
+
+
+def _end_once(session_id: UUID, user_id: int | None, now: datetime) -> int:
+    changed = cancel_session(session_id=session_id, reason="session_ended", now=now)
+    asked = HumanTask.objects.filter(session_id=session_id, state=TaskState.OPEN)
+    for task_id in list(asked.values_list("pk", flat=True)):
+        ended = asked.filter(pk=task_id).update(
+            state=TaskState.ENDED, closed_at=now, closed_by_id=user_id
+        )
+        if ended:
+            TaskEvent.objects.create(
+                task_id=task_id, type="ended", actor_id=user_id, created_at=now
+            )
+        changed += ended
+    return changed
 
 
 def _go_on(

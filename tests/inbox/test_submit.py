@@ -98,3 +98,13 @@ def test_a_bad_answer_names_the_field_and_stores_nothing(
     assert list(refused.value.errors) == [field]
     task.refresh_from_db()
     assert task.state == TaskState.OPEN
+
+
+def test_a_refusal_carries_who_decided_and_when(task: HumanTask, alice: User) -> None:
+    answer(task, alice)
+    with pytest.raises(answering.TaskAlreadyDecided) as refused:
+        answer(task, alice, action_id="reject")
+    assert type(refused.value) is answering.TaskAlreadyDecided
+    assert str(refused.value) == answering.TaskAlreadyDecided.__doc__
+    carried = (refused.value.state, refused.value.closed_by, refused.value.closed_at)
+    assert carried == (TaskState.SUBMITTED, alice, NOW)

@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from agentruns.models.runs import Run
+from agentruns.models.steering import ApiKey
 from agentruns.services.keys import create_key
 from inbox.models.tasks import HumanTask
 from inbox.services import ending
@@ -121,3 +122,63 @@ def test_a_bad_query_is_422(program: Program, query: str) -> None:
 @pytest.mark.parametrize("task_id", ["nope", "%00", "a" * 500])
 def test_an_unknown_task_is_404(program: Program, task_id: str) -> None:
     assert program.get(f"/tasks/{task_id}").status_code == 404
+
+
+def own(program: Program, task: HumanTask) -> None:
+    """Let the program's key be the one that started the task's run."""
+    assert task.run_id is not None
+    Run.objects.filter(id=task.run_id).update(api_key_id=ApiKey.objects.get().pk)
+
+
+def post(program: Program, path: str) -> Any:
+    return Client().post(
+        f"/api{path}", {}, content_type="application/json", headers=program.headers
+    )
+
+
+def test_who_asked_may_withdraw_the_question(program: Program, task: HumanTask) -> None:
+    path = f"/tasks/{task.pk}/cancel"
+    assert post(program, path).status_code == 404
+    own(program, task)
+    for _ in range(2):
+        assert post(program, path).json() == {"id": str(task.pk), "state": "cancelled"}
+    child = Run.objects.get(parent_id=task.run_id)
+    assert '"cancelled"' in (child.deferred_results or "")
+
+
+def test_a_decided_question_cannot_be_withdrawn(program: Program, task: HumanTask) -> None:
+    own(program, task)
+    program.submit(task)
+    assert post(program, f"/tasks/{task.pk}/cancel").status_code == 409
+
+
+def test_ending_a_session_ends_its_question_and_nothing_goes_on(
+    program: Program, task: HumanTask
+) -> None:
+    own(program, task)
+    path = f"/sessions/{task.session_id}/cancel"
+    for _ in range(2):
+        assert post(program, path).json()["status"] == "cancelled"
+    task.refresh_from_db()
+    assert task.state == "ended"
+    assert not Run.objects.filter(parent_id=task.run_id).exists()
+    assert program.submit(task).status_code == 409
+
+
+def test_ending_a_session_ends_the_run_that_went_on(program: Program, task: HumanTask) -> None:
+    own(program, task)
+    program.submit(task)
+    post(program, f"/sessions/{task.session_id}/cancel")
+    assert Run.objects.get(parent_id=task.run_id).status == "cancelled"
+
+
+def test_a_key_lists_its_own_sessions(program: Program, task: HumanTask) -> None:
+    assert program.get("/sessions").json()["items"] == []
+    own(program, task)
+    items = program.get("/sessions").json()["items"]
+    assert [item["session_id"] for item in items] == [str(task.session_id)]
+    assert items[0]["waiting_for_answer"] is True
+    stranger = Program(User.objects.create_user("mallory"))
+    assert stranger.get("/sessions").json()["items"] == []
+    assert post(stranger, f"/sessions/{task.session_id}/cancel").status_code == 404
+    assert program.get("/sessions?after=x").status_code == 422

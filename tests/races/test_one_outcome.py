@@ -113,6 +113,22 @@ def test_an_answer_meets_its_deadline(people: list[User]) -> None:
         assert Run.objects.filter(parent_id=task.run_id).count() == 1
 
 
+def test_an_answer_meets_the_end_of_its_session(people: list[User]) -> None:
+    for _ in range(ROUNDS):
+        task = open_task()
+        at_once(
+            lambda task=task: answer(task, people[0], "approve"),  # type: ignore[misc]
+            lambda task=task: ending.end_session(  # type: ignore[misc]
+                session_id=task.session_id, user_id=None, now=datetime.now(UTC)
+            ),
+        )
+        task.refresh_from_db()
+        assert task.state in (TaskState.SUBMITTED, TaskState.ENDED)
+        assert not Run.objects.filter(
+            session_id=task.session_id, status__in=("queued", "running")
+        ).exists()
+
+
 def test_two_sweeps_end_a_task_once(people: list[User]) -> None:
     for _ in range(ROUNDS):
         task = open_task()
