@@ -17,14 +17,15 @@ LONG_AGO = timedelta(days=300)
 
 
 def overdue(*tasks: HumanTask) -> None:
-    HumanTask.objects.filter(pk__in={task.pk for task in tasks}).update(expires_at=NOW - LONG_AGO)
+    for task in tasks:
+        HumanTask.objects.filter(pk=task.pk).update(expires_at=NOW - LONG_AGO)
 
 
 def test_a_broken_task_does_not_keep_the_others_waiting(
     task: HumanTask, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Its run does not wait for an answer, so resuming it is refused.
-    Run.objects.filter(pk=task.run_id).update(deferred_call=None)
+    Run.objects.filter(human_task=task).update(deferred_call=None)
     sound = open_task()
     overdue(task, sound)
     with caplog.at_level(logging.ERROR):
