@@ -3,6 +3,7 @@
 A contract failure is an outcome, never an exception; cancellation passes through.
 """
 
+import asyncio
 import json
 import re
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from agentruns.layers.base import CompositionError
 from agentruns.layers.composition import LLM, Session, enter
 from agentruns.layers.history import HistoryLayer
 from agentruns.layers.model import Models
+from agentruns.layers.patience import BACKOFF, PatientModel
 from agentruns.protocol import wire
 from agentruns.protocol.ask_human import (
     DeferredCallMetadata,
@@ -42,13 +44,18 @@ Emit = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class RunnerOptions:
-    """`tool_retries`: how often a model may correct itself; `extra_models`: by provider/model;
-    `limits`: the policy in force; `for_people`: whether its questions open in the inbox."""
+    """What the server decides about a run.
+
+    `tool_retries`: how often a model may correct itself; `extra_models`: by provider/model;
+    `limits`: the policy in force; `for_people`: whether its questions open in the inbox;
+    `backoff`: seconds between the tries of a request that a busy provider refused.
+    """
 
     tool_retries: int = 3
     extra_models: Models = field(default_factory=dict)
     limits: dict[str, Any] = field(default_factory=dict)
     for_people: bool = False
+    backoff: tuple[float, ...] = BACKOFF
 
 
 @dataclass(frozen=True)
@@ -76,13 +83,19 @@ async def execute(request: CreateRunRequest, options: RunnerOptions, emit: Emit)
     """Run the request to its end; `emit` gets each event's data, in order."""
     try:
         session = enter(request)
+    except CompositionError as error:
+        return Failed(str(error))
+    except RecursionError:
+        return Failed("The composition is nested too deeply.")
+    try:
         if session.named(LLM) is None and request.session_snapshot is not None:
             return _lifecycle_only(session, request)
         return await _run(session, request, options, emit)
     except CompositionError as error:
-        return Failed(str(error))
+        return Failed(session.without_secrets(str(error)))
     except Exception as error:  # noqa: BLE001 -- whatever a model raises ends the run with its text
-        return Failed(_recorded_text(str(error)) or type(error).__name__)
+        text = _recorded_text(str(error)) or type(error).__name__
+        return Failed(session.without_secrets(text))
 
 
 # The installed pydantic-ai adds advice for developers to these; the protocol's texts end earlier.
@@ -123,14 +136,18 @@ async def _run(
         asking.narrow(options.limits)
     prompt = _prompt(session, resuming=request.deferred_tool_results is not None)
     output = session.output()
-    answer: Any = output.output_type(options.tool_retries) if output else str
+    answer: Any = str
+    if output is not None:
+        # A caller's schema may be large: not on the loop that all runs share.
+        answer = await asyncio.to_thread(output.output_type, options.tool_retries)
     history = session.history()
     system = [SystemPromptPart(text) for text in session.system_prompts()]
     llm = session.llm()
+    session.check_tool_names()
     results = _results(request, history)
     before: list[ModelMessage] = [ModelRequest(parts=system)] if system else []
     agent: Agent[None, str | DeferredToolRequests] = Agent(
-        llm.build(options.extra_models),
+        PatientModel(llm.build(options.extra_models), options.backoff),
         output_type=[answer, DeferredToolRequests],
         toolsets=_toolsets(asking, options),
         retries=options.tool_retries,

@@ -1,6 +1,9 @@
 """`dify.ask_human`: the external tool with which a model asks a person."""
 
+import json
+from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, NotRequired
@@ -43,8 +46,38 @@ class AskHumanCall(TypedDict):
 
 
 CALL: TypeAdapter[AskHumanCall] = TypeAdapter(AskHumanCall)
-VALIDATOR: Any = CALL.validator
+
+
+class _CallValidator:
+    """The call's validator, which besides refuses a key that is given twice.
+
+    pydantic keeps the last of the two; other readers of the history may show the first.
+    """
+
+    validate_python = staticmethod(CALL.validator.validate_python)
+
+    def validate_json(self, text: str, **options: Any) -> Any:
+        args = CALL.validator.validate_json(text, **options)
+        if repeated := _repeated_keys(text):
+            raise ModelRetry(f"ask_human arguments must not repeat a key: {', '.join(repeated)}")
+        return args
+
+
+VALIDATOR: Any = _CallValidator()
 SCHEMA: dict[str, Any] = AskHumanToolArgs.model_json_schema()
+
+
+def _repeated_keys(text: str) -> list[str]:
+    found: list[str] = []
+
+    def pairs(items: list[tuple[str, Any]]) -> None:
+        counts = Counter(key for key, _ in items)
+        found.extend(key for key, count in counts.items() if count > 1)
+
+    # Arguments that are still being streamed are no whole JSON yet.
+    with suppress(ValueError):
+        json.loads(text, object_pairs_hook=pairs, parse_int=str)
+    return found
 
 
 class AskHumanToolset(ExternalToolset[Any]):

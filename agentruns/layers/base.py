@@ -17,6 +17,12 @@ class EmptyLayerConfig(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class EmptyRuntimeState(BaseModel):
+    """For layers that leave nothing behind."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
 @dataclass
 class Layer:
     """One layer of one run: its validated config, what it depends on and its runtime state.
@@ -35,6 +41,10 @@ class Layer:
     config: Any
     dependencies: dict[str, "Layer"] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=dict)
+
+    def read_state(self) -> None:
+        """Validate the runtime state of a snapshot. Raises `ValidationError`."""
+        EmptyRuntimeState.model_validate(self.state)
 
     def prefix(self) -> list[str]:
         """System prompts in front."""

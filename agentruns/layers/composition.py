@@ -64,6 +64,23 @@ class Session:
                 return layer
         return None
 
+    def check_tool_names(self) -> None:
+        """Raise `CompositionError` when two layers offer a tool by the same name."""
+        counts = Counter(name for layer in self.layers for name in layer.tool_names())
+        twice = [name for name, count in counts.items() if count > 1]
+        if twice:
+            raise CompositionError(
+                "Agent run requires unique tool names across all layers, got duplicates: "
+                f"{', '.join(twice)}."
+            )
+
+    def without_secrets(self, text: str) -> str:
+        """Return the text with every credential of the run's model masked."""
+        for layer in self.layers:
+            if isinstance(layer, LLMLayer):
+                text = layer.without_secrets(text)
+        return text
+
     def system_prompts(self) -> list[str]:
         """Prefixes in layer order, then suffixes in reverse layer order."""
         before = [text for layer in self.layers for text in layer.prefix()]
@@ -104,6 +121,8 @@ def enter(request: CreateRunRequest) -> Session:
         layer_type(spec.type)(name=spec.name, config=config, state=state)
         for spec, config, state in zip(specs, configs, states, strict=True)
     ]
+    for layer in layers:
+        _read_state(layer)
     _bind(specs, layers)
     _check_states(request.session_snapshot)
     return Session(layers=layers, on_exit=request.on_exit)
@@ -217,6 +236,13 @@ def _states(specs: list[LayerSpec], snapshot: SessionSnapshot | None) -> list[di
             f"Expected [{', '.join(expected)}], got [{', '.join(got)}]."
         )
     return [dict(layer.runtime_state) for layer in snapshot.layers]
+
+
+def _read_state(layer: Layer) -> None:
+    try:
+        layer.read_state()
+    except ValidationError as error:
+        raise CompositionError(str(error)) from error
 
 
 def _bind(specs: list[LayerSpec], layers: list[Layer]) -> None:

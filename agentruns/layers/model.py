@@ -10,10 +10,19 @@ from pydantic_ai.settings import ModelSettings
 
 from agentruns.demo.models import MODELS as DEMO_MODELS
 from agentruns.layers.base import CompositionError, Layer
+from agentruns.protocol.masking import MASK
+
+# Provider -> the optional dependencies that hold it, where the names differ.
+_EXTRAS = {"gemini": "google"}
 
 Models = Mapping[str, Model | Callable[[], Model]]
 
 _BASE_URL_KEYS = ("base_url", "openai_api_base", "api_base", "endpoint_url")
+# What a compatible server without authentication gets. The server's own key must never go to an
+# address that a caller chose.
+_NO_KEY = "no-key"
+# Shorter values are no secrets, and masking them would garble texts.
+_SHORTEST_SECRET = 8
 _KEY_KEYS = ("api_key", "openai_api_key", "anthropic_api_key", "google_api_key")
 
 
@@ -51,6 +60,14 @@ class LLMLayer(Layer):
         given = self.config.model_settings
         return cast(ModelSettings, dict(given)) if given else None
 
+    def without_secrets(self, text: str) -> str:
+        """Return the text with the credentials' values masked; addresses stay."""
+        for name, value in self.config.credentials.items():
+            secret = str(value)
+            if name not in _BASE_URL_KEYS and len(secret) >= _SHORTEST_SECRET:
+                text = text.replace(secret, MASK)
+        return text
+
     def _credential(self, names: tuple[str, ...]) -> str | None:
         found = (self.config.credentials.get(name) for name in names)
         return next((str(value) for value in found if value not in (None, "")), None)
@@ -60,7 +77,7 @@ class LLMLayer(Layer):
         builders = {"anthropic": self._anthropic, "google": self._google, "gemini": self._google}
         base_url = self._credential(_BASE_URL_KEYS)
         if provider in builders and base_url is None:
-            return builders[provider]()
+            return self._from_extra(provider, builders[provider])
         if provider != "openai" and base_url is None:
             raise CompositionError(
                 f"Model provider '{self.config.model_provider}' is not supported by this server "
@@ -68,11 +85,22 @@ class LLMLayer(Layer):
             )
         return self._openai(base_url)
 
+    def _from_extra(self, provider: str, build: Callable[[], Model]) -> Model:
+        try:
+            return build()
+        except ImportError as error:
+            extra = _EXTRAS.get(provider, provider)
+            raise CompositionError(
+                f"Model provider '{self.config.model_provider}' needs the extra '{extra}', which "
+                "is not installed on this server."
+            ) from error
+
     def _openai(self, base_url: str | None) -> Model:
         from pydantic_ai.models.openai import OpenAIChatModel
         from pydantic_ai.providers.openai import OpenAIProvider
 
-        provider = OpenAIProvider(base_url=base_url, api_key=self._credential(_KEY_KEYS))
+        key = self._credential(_KEY_KEYS) or (_NO_KEY if base_url else None)
+        provider = OpenAIProvider(base_url=base_url, api_key=key)
         return OpenAIChatModel(self.config.model, provider=provider)
 
     def _anthropic(self) -> Model:

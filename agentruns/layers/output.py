@@ -1,8 +1,15 @@
 """`dify.output`: the final answer as an object that fits a JSON schema."""
 
+import json
+import threading
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any, ClassVar, Final
 
+import regex
+from jsonschema import validators
 from jsonschema.exceptions import SchemaError
 from jsonschema.exceptions import ValidationError as Mismatch
 from jsonschema.validators import validator_for
@@ -23,7 +30,52 @@ DESCRIPTION: Final = "Give the final answer with this tool, in the shape that it
 _DEFS: Final = "#/$defs/"
 # Keywords whose values are data, so that a "$ref" in them refers to nothing.
 _DATA: Final = frozenset({"const", "default", "enum", "example", "examples"})
-_MAX_NODES: Final = 20_000
+_MAX_NODES: Final = 5_000
+MAX_SCHEMA: Final = 64_000
+# A caller's patterns may take this long in all for one answer (seconds); some would take for ever.
+PATTERN_SECONDS: Final = 0.25
+
+
+class _Clock(threading.local):
+    """When the patterns of the validation under way must be done."""
+
+    until = 0.0
+
+    def left(self) -> float:
+        return max(self.until - time.monotonic(), 0.001)
+
+
+_clock = _Clock()
+
+
+def _matches(pattern: str, text: str) -> bool:
+    try:
+        return regex.search(pattern, text, timeout=_clock.left()) is not None
+    except TimeoutError as error:
+        raise Mismatch("a pattern took too long to decide") from error
+
+
+def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[Mismatch]:
+    if isinstance(instance, str) and not _matches(pattern, instance):
+        yield Mismatch(f"{instance!r} does not match {pattern!r}")
+
+
+def _pattern_properties(
+    validator: Any, patterns: dict[str, Any], instance: Any, schema: Any
+) -> Iterator[Mismatch]:
+    if not isinstance(instance, dict):
+        return
+    for pattern, below in patterns.items():
+        for key, value in instance.items():
+            if _matches(pattern, key):
+                yield from validator.descend(value, below, path=key, schema_path=pattern)
+
+
+@cache
+def _bounded(validator: Any) -> Any:
+    """The draft's validator with patterns that can't stall the process."""
+    keywords = {"pattern": _pattern, "patternProperties": _pattern_properties}
+    return validators.extend(validator, keywords)  # type: ignore[no-untyped-call]
 
 
 class OutputLayerConfig(BaseModel):
@@ -49,13 +101,17 @@ class OutputLayer(Layer):
     shown_as: ClassVar = "DifyOutputLayer"
     config_model: ClassVar = OutputLayerConfig
 
+    def tool_names(self) -> list[str]:
+        return [TOOL_NAME]
+
     def output_type(self, retries: int) -> ToolOutput[Any]:
         """Return what the agent must answer with. Raises `CompositionError` for a bad schema."""
-        schema = inline(self.config.json_schema)
         return ToolOutput(
-            _checked_dict(schema),
+            _prepared(json.dumps(self.config.json_schema)),
             name=TOOL_NAME,
-            description=self.config.description or schema.get("description") or DESCRIPTION,
+            description=self.config.description
+            or self.config.json_schema.get("description")
+            or DESCRIPTION,
             strict=self.config.strict,
             max_retries=retries,
         )
@@ -119,16 +175,27 @@ class _Inliner:
         return {**target, **beside} if isinstance(target, dict) and beside else target
 
 
+@lru_cache(maxsize=128)
+def _prepared(schema: str) -> type[dict[str, Any]]:
+    if len(schema) > MAX_SCHEMA:
+        raise CompositionError(f"The output schema must be <= {MAX_SCHEMA} characters of JSON.")
+    return _checked_dict(inline(json.loads(schema)))
+
+
 def _place(problem: Mismatch) -> list[str]:
     # The outermost problem first: it is the one that explains the others.
     return [str(step) for step in problem.absolute_path]
 
 
 def _checked_dict(schema: dict[str, Any]) -> type[dict[str, Any]]:
-    validator = validator_for(schema)(schema)
+    validator = _bounded(validator_for(schema))(schema)
 
     def check(value: dict[str, Any]) -> dict[str, Any]:
-        problems: list[Mismatch] = sorted(validator.iter_errors(value), key=_place)
+        _clock.until = time.monotonic() + PATTERN_SECONDS
+        try:
+            problems: list[Mismatch] = sorted(validator.iter_errors(value), key=_place)
+        except Mismatch as endless:
+            problems = [endless]
         if problems:
             problem = problems[0]
             raise PydanticCustomError(

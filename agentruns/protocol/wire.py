@@ -1,9 +1,11 @@
 """The one projection of the installed pydantic-ai's events and messages onto the recorded shapes.
 
 Newer readers accept the recorded shapes, older ones refuse newer keys; so each known kind has the
-keys it had when the protocol was recorded, and kinds unknown then pass as they are.
+keys it had when the protocol was recorded. Events of a kind unknown then are dropped, because a
+strict reader calls them malformed; parts unknown then stay, because history must lose nothing.
 """
 
+import uuid
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -12,12 +14,19 @@ from pydantic_ai.messages import (
     AgentStreamEvent,
     ModelMessage,
     ModelMessagesTypeAdapter,
+    ToolReturnPart,
 )
 
 _EVENTS: Final[TypeAdapter[AgentStreamEvent]] = TypeAdapter(AgentStreamEvent)
 
-# An event that the recorded protocol does not have.
-_DROPPED: Final = {"deferred_tool_requests"}
+_EVENT_KEYS: Final[dict[str, tuple[str, ...]]] = {
+    "part_start": ("index", "part", "previous_part_kind", "event_kind"),
+    "part_delta": ("index", "delta", "event_kind"),
+    "part_end": ("index", "part", "next_part_kind", "event_kind"),
+    "final_result": ("tool_name", "tool_call_id", "event_kind"),
+    "function_tool_call": ("part", "args_valid", "event_kind"),
+    "function_tool_result": ("result", "content", "event_kind"),
+}
 # It tells of the output tool only when its call was rejected, and then under these names.
 _REJECTED: Final = {
     "output_tool_call": "function_tool_call",
@@ -25,6 +34,11 @@ _REJECTED: Final = {
 }
 
 _PROVIDER: Final = ("provider_name", "provider_details")
+_DELTA_KEYS: Final[dict[str, tuple[str, ...]]] = {
+    "text": ("content_delta", *_PROVIDER, "part_delta_kind"),
+    "thinking": ("content_delta", "signature_delta", *_PROVIDER, "part_delta_kind"),
+    "tool_call": ("tool_name_delta", "args_delta", "tool_call_id", *_PROVIDER, "part_delta_kind"),
+}
 _PART_KEYS: Final[dict[str, tuple[str, ...]]] = {
     "text": ("content", "id", *_PROVIDER, "part_kind"),
     "thinking": ("content", "id", "signature", *_PROVIDER, "part_kind"),
@@ -81,26 +95,34 @@ def wire_part(part: dict[str, Any]) -> dict[str, Any]:
     if kind == "tool-return" and part.get("outcome") == "retried":
         kind = "retry-prompt"
         part = {**part, "part_kind": kind}
+    if kind == "retry-feedback":
+        kind = "retry-prompt"
+        # Recorded feedback on a text has an id too, of no call.
+        call_id = f"pyd_ai_{uuid.uuid4().hex}"
+        part = {**part, "tool_name": None, "tool_call_id": call_id, "part_kind": kind}
     keys = _PART_KEYS.get(kind)
     return _only(part, keys) if keys else part
 
 
 def wire_event(event: AgentStreamEvent) -> dict[str, Any] | None:
     """Return the event's data as it goes over the wire, or None for an event it does not have."""
-    if event.event_kind in _DROPPED:
-        return None
-    if event.event_kind in _REJECTED and not _is_rejected(event):
+    kind = _REJECTED.get(event.event_kind, event.event_kind)
+    if kind not in _EVENT_KEYS or (kind != event.event_kind and not _is_rejected(event)):
         return None
     data: dict[str, Any] = _EVENTS.dump_python(event, mode="json", warnings=False)
-    data.pop("canonical_system", None)
-    data["event_kind"] = _REJECTED.get(data["event_kind"], data["event_kind"])
+    data["event_kind"] = kind
     if isinstance(data.get("part"), dict):
         data["part"] = wire_part(data["part"])
     if isinstance(data.get("delta"), dict):
-        data["delta"].pop("citations_delta", None)
-    if data["event_kind"] == "function_tool_result":
+        data["delta"] = _wire_delta(data["delta"])
+    if kind == "function_tool_result":
         data = {"result": data.pop("part"), "content": None, **data}
-    return data
+    return _only(data, _EVENT_KEYS[kind])
+
+
+def _wire_delta(delta: dict[str, Any]) -> dict[str, Any]:
+    keys = _DELTA_KEYS.get(delta["part_delta_kind"])
+    return _only(delta, keys) if keys else delta
 
 
 def _is_rejected(event: Any) -> bool:
@@ -124,5 +146,18 @@ def _wire_message(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_messages(stored: list[Any]) -> list[ModelMessage]:
-    """Read messages in the recorded or the installed shape. Raises `ValidationError`."""
-    return ModelMessagesTypeAdapter.validate_python(stored)
+    """Read messages in the recorded or the installed shape. Raises `ValidationError`.
+
+    What a tool returned is kept as the plain JSON that it is stored as: a person's answer that
+    looks like an image or a file of pydantic-ai's must not become one, and be fetched.
+    """
+    messages = ModelMessagesTypeAdapter.validate_python(stored)
+    for message, raw in zip(messages, stored, strict=True):
+        for part, raw_part in zip(message.parts, _parts(raw), strict=False):
+            if isinstance(part, ToolReturnPart) and isinstance(raw_part, dict):
+                part.content = raw_part.get("content")
+    return messages
+
+
+def _parts(message: Any) -> list[Any]:
+    return list(message["parts"]) if isinstance(message, dict) else []

@@ -9,10 +9,9 @@ from uuid import UUID
 from django.conf import settings
 from django.contrib.auth.models import Group
 from django.db import connection
-from django.db.models import DateTimeField, ExpressionWrapper, Value
-from django.db.models.functions import Now
 
 from agentruns.protocol.ask_human import AskHumanToolResult
+from agentruns.services.clock import database_now
 from agentruns.services.resuming import resume_run
 from inbox import permissions, routing
 from inbox.models.routing import RoutingRule
@@ -57,18 +56,12 @@ def open_task(
         requester_id=requester_id,
         requester_may_answer=rule.requester_may_answer if rule else False,
         opened_at=now,
-        expires_at=_from_database_now(seconds),
+        expires_at=database_now(plus=timedelta(seconds=seconds)),
     )
     _address(task, rule)
     _record(task, "opened", {"digest": task.digest}, now)
     if not permissions.asked_people(task).exists():
         _nobody(task, now)
-
-
-def _from_database_now(seconds: int) -> Any:
-    return ExpressionWrapper(
-        Now() + Value(timedelta(seconds=seconds)), output_field=DateTimeField()
-    )
 
 
 def _address(task: HumanTask, rule: RoutingRule | None) -> None:

@@ -101,12 +101,13 @@ def _page(
     refusal: str = "",
     status: int = 200,
 ) -> HttpResponse:
+    allowed = permissions.actions_for(person(request), task)
     context = {
         "task": task,
         "args": args,
         "form": form,
-        "may_decide": permissions.can_decide(person(request), task),
-        "may_cancel": may_cancel(person(request), task),
+        "may_decide": permissions.SUBMIT in allowed,
+        "may_cancel": permissions.CANCEL in allowed,
         "deceptive": has_deceptive("\n".join(_texts(args))),
         "confirm": next((a for a in args.actions if a.id == confirm), None),
         "refusal": refusal,
@@ -156,11 +157,6 @@ def task_fate(request: HttpRequest, task_id: UUID) -> HttpResponse:
     """What became of the answer, alone, for the page that keeps itself up to date."""
     task = _visible(request, task_id)
     return render(request, "inbox/_task_fate.html", _fate(task))
-
-
-def may_cancel(user: User, task: HumanTask) -> bool:
-    """Operators withdraw questions; approvers answer them."""
-    return task.state == TaskState.OPEN and user.has_perm("inbox.change_humantask")
 
 
 @login_required

@@ -77,3 +77,9 @@ def test_a_providers_refusal_ends_the_run_without_the_key() -> None:
     assert "401" in (run.error or "")
     everything = "".join(e.envelope for e in queries.events_after(run.id, after=0, limit=500))
     assert "sk-very-secret" not in everything + (run.error or "") + run.request
+
+
+def test_a_busy_provider_is_asked_again() -> None:
+    run, stub = played([ErrorReply(429), ErrorReply(503), TextReply("At last.")])
+    assert run.output == '"At last."'
+    assert len(stub.requests) == 3

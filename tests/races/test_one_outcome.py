@@ -1,4 +1,7 @@
-"""Two at the same moment: one outcome, one resumed run; and what a naive variant would do."""
+"""Two at the same moment: one outcome, one resumed run.
+
+`test_submit_races` shows what a naive variant would do.
+"""
 
 import threading
 import time
@@ -137,15 +140,3 @@ def test_two_sweeps_end_a_task_once(people: list[User]) -> None:
         sweep = lambda: ending.expire_due(now=datetime.now(UTC))  # noqa: E731
         assert sorted(map(str, at_once(sweep, sweep, sweep))) == ["0", "0", "1"]
         assert Run.objects.filter(parent_id=task.run_id).count() == 1
-
-
-def test_reading_before_writing_would_resolve_twice(people: list[User]) -> None:
-    task = open_task()
-    both_have_read = threading.Barrier(2)
-
-    def naive() -> bool:
-        mine = HumanTask.objects.get(pk=task.pk)
-        both_have_read.wait()
-        return mine.state == TaskState.OPEN
-
-    assert at_once(naive, naive) == [True, True]
