@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lock
+.PHONY: help run test check lock openapi
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/'
@@ -61,3 +61,8 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.made
 	@echo "Installing $< ..."
 	@$(call install,$<)
 	@touch $@
+
+openapi: $(VENV)/.base ## Write tests/contract/openapi.json, the agreed document, anew
+	@DJANGO_SETTINGS_MODULE=tests.settings $(BIN)/python -c "import django, json; django.setup(); \
+	from config.openapi import document; print(json.dumps(document(), indent=1, ensure_ascii=False))" \
+	> tests/contract/openapi.json.new && mv tests/contract/openapi.json.new tests/contract/openapi.json

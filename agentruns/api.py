@@ -3,7 +3,6 @@
 import json
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
-from typing import Any
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
@@ -35,7 +34,7 @@ def _accepted(run_id: UUID) -> HttpResponse:
     return JsonResponse({"run_id": str(run_id), "status": "running"}, status=202)
 
 
-@router.post("/runs", summary="Start a run", response={202: dict[str, Any]})
+@router.post("/runs", summary="Start a run")
 def create_run(request: HttpRequest) -> HttpResponse:
     key = key_of(request)
     body = parse_body(request.body, request.content_type, CreateRunRequest)
@@ -58,13 +57,13 @@ def create_run(request: HttpRequest) -> HttpResponse:
     return _accepted(run_id)
 
 
-@router.get("/runs/{run_id}", summary="A run's status", response=dict[str, Any])
+@router.get("/runs/{run_id}", summary="A run's status")
 def get_run(request: HttpRequest, run_id: str) -> HttpResponse:
     status = queries.run_status(_own_run(request, run_id), api_key_id=key_of(request).pk)
     return JsonResponse(status)
 
 
-@router.get("/runs/{run_id}/events", summary="A page of a run's events", response=dict[str, Any])
+@router.get("/runs/{run_id}/events", summary="A page of a run's events")
 def list_events(request: HttpRequest, run_id: str) -> HttpResponse:
     run = _own_run(request, run_id)
     after = request.GET.get("after", "0-0")
@@ -115,7 +114,7 @@ def event_stream(frames: Callable[[], AsyncIterator[str]], cursor: str) -> Strea
     return response
 
 
-@router.post("/runs/{run_id}/cancel", summary="End a run", response=dict[str, Any])
+@router.post("/runs/{run_id}/cancel", summary="End a run")
 def cancel_run(request: HttpRequest, run_id: str) -> HttpResponse:
     run = _own_run(request, run_id)
     body = parse_body(request.body, request.content_type, CancelRequest)
@@ -125,12 +124,12 @@ def cancel_run(request: HttpRequest, run_id: str) -> HttpResponse:
     return JsonResponse({"run_id": str(run), "status": "cancelled"})
 
 
-@router.get("/agents", summary="The saved agents", response=dict[str, Any])
+@router.get("/agents", summary="The saved agents")
 def list_agents(request: HttpRequest) -> HttpResponse:
     return JsonResponse({"items": [vars(agent) for agent in queries.active_agents()]})
 
 
-@router.post("/agents/{slug}/runs", summary="Start an agent", response={202: dict[str, Any]})
+@router.post("/agents/{slug}/runs", summary="Start an agent")
 def start_agent(request: HttpRequest, slug: str) -> HttpResponse:
     key = key_of(request)
     body = parse_body(request.body, request.content_type, AgentRunRequest)

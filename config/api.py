@@ -6,6 +6,7 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.views.decorators.http import require_safe
 from ninja import NinjaAPI
 
 from agentruns.api import router as runs
@@ -13,6 +14,7 @@ from agentruns.auth import Unauthorized, authenticate
 from agentruns.models.steering import ApiKey
 from agentruns.protocol.bodies import BodyRefused
 from agentruns.services import lifecycle, snapshots
+from config.openapi import document
 from inbox.api import KeyMayNotAnswer, SessionNotFound
 from inbox.api import router as tasks
 from inbox.services import answering
@@ -24,7 +26,8 @@ def _key(request: HttpRequest) -> ApiKey:
     return authenticate(request.headers.get("Authorization"))
 
 
-api = NinjaAPI(title="Sayso", version="1", auth=_key, urls_namespace="api")
+# Its own document knows neither the bodies nor the refusals: `config.openapi` does.
+api = NinjaAPI(auth=_key, urls_namespace="api", docs_url=None, openapi_url=None)
 api.add_router("", runs)
 api.add_router("", tasks)
 
@@ -70,6 +73,12 @@ def _too_big(request: HttpRequest, error: RequestDataTooBig) -> HttpResponse:
 def _unauthorized(request: HttpRequest, error: Unauthorized) -> HttpResponse:
     headers = {"WWW-Authenticate": "Bearer"}
     return JsonResponse({"detail": str(error)}, status=401, headers=headers)
+
+
+@require_safe
+def openapi(request: HttpRequest) -> HttpResponse:
+    """The document, for anybody: it says nothing of what is stored."""
+    return JsonResponse(document())
 
 
 TEXTS = {404: "Not Found", 405: "Method Not Allowed"}

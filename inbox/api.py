@@ -73,7 +73,7 @@ def _item(task: HumanTask) -> dict[str, Any]:
     }
 
 
-@router.get("/tasks", summary="Human tasks that the key may see", response=dict[str, Any])
+@router.get("/tasks", summary="Human tasks that the key may see")
 def list_tasks(request: HttpRequest) -> HttpResponse:
     tasks = _filtered(_visible(request), request)
     try:
@@ -98,14 +98,14 @@ def _filtered(tasks: QuerySet[HumanTask], request: HttpRequest) -> QuerySet[Huma
     return tasks
 
 
-@router.get("/tasks/{task_id}", summary="One human task", response=dict[str, Any])
+@router.get("/tasks/{task_id}", summary="One human task")
 def get_task(request: HttpRequest, task_id: str) -> HttpResponse:
     task = _task(request, task_id)
     call = queries.payload(task)
     return JsonResponse({**_item(task), "tool_call_id": task.tool_call_id, "args": call["args"]})
 
 
-@router.post("/tasks/{task_id}/submit", summary="Answer a human task", response=dict[str, Any])
+@router.post("/tasks/{task_id}/submit", summary="Answer a human task")
 def submit(request: HttpRequest, task_id: str) -> HttpResponse:
     key = key_of(request)
     task = _task(request, task_id)
@@ -125,7 +125,7 @@ def submit(request: HttpRequest, task_id: str) -> HttpResponse:
     return JsonResponse({"state": decision.state, "next_run_id": next_run})
 
 
-@router.post("/tasks/{task_id}/cancel", summary="Withdraw a question", response=dict[str, Any])
+@router.post("/tasks/{task_id}/cancel", summary="Withdraw a question")
 def cancel_task(request: HttpRequest, task_id: str) -> HttpResponse:
     key = key_of(request)
     task = _task(request, task_id)
@@ -144,7 +144,7 @@ class SessionNotFound(Exception):
     """session not found"""
 
 
-@router.get("/sessions", summary="The key's sessions", response=dict[str, Any])
+@router.get("/sessions", summary="The key's sessions")
 def list_sessions(request: HttpRequest) -> HttpResponse:
     after = request.GET.get("after")
     try:
@@ -154,7 +154,7 @@ def list_sessions(request: HttpRequest) -> HttpResponse:
     return JsonResponse({"items": items, "next_cursor": cursor})
 
 
-@router.post("/sessions/{session_id}/cancel", summary="End a session", response=dict[str, Any])
+@router.post("/sessions/{session_id}/cancel", summary="End a session")
 def cancel_session(request: HttpRequest, session_id: str) -> HttpResponse:
     key = key_of(request)
     wanted = _uuid(session_id)
