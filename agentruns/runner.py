@@ -24,7 +24,7 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, SystemPromptPart
 
 from agentruns.layers.ask_human import AskHumanLayer, AskHumanToolset
 from agentruns.layers.base import CompositionError
-from agentruns.layers.composition import LLM, Session, enter
+from agentruns.layers.composition import Session, enter
 from agentruns.layers.history import HistoryLayer
 from agentruns.layers.model import Models
 from agentruns.layers.patience import BACKOFF, PatientModel
@@ -35,7 +35,7 @@ from agentruns.protocol.ask_human import (
     LimitExceeded,
     normalise,
 )
-from agentruns.protocol.runs import CreateRunRequest
+from agentruns.protocol.runs import MODEL_LAYER_NAME, CreateRunRequest
 
 ONE_QUESTION = "Ask one question at a time: call the tool again, once."
 
@@ -88,7 +88,7 @@ async def execute(request: CreateRunRequest, options: RunnerOptions, emit: Emit)
     except RecursionError:
         return Failed("The composition is nested too deeply.")
     try:
-        if session.named(LLM) is None and request.session_snapshot is not None:
+        if session.named(MODEL_LAYER_NAME) is None and request.session_snapshot is not None:
             return _lifecycle_only(session, request)
         return await _run(session, request, options, emit)
     except CompositionError as error:

@@ -14,12 +14,17 @@ from agentruns.layers.model import LLMLayer
 from agentruns.layers.output import OutputLayer
 from agentruns.layers.registry import layer_type
 from agentruns.protocol.masking import masked
-from agentruns.protocol.runs import Composition, CreateRunRequest, ExitIntent, LayerSpec, OnExit
+from agentruns.protocol.runs import (
+    HISTORY_LAYER_NAME,
+    MODEL_LAYER_NAME,
+    OUTPUT_LAYER_NAME,
+    Composition,
+    CreateRunRequest,
+    ExitIntent,
+    LayerSpec,
+    OnExit,
+)
 from agentruns.protocol.snapshots import LifecycleState, SessionSnapshot
-
-LLM = "llm"
-HISTORY = "history"
-OUTPUT = "output"
 
 
 @dataclass
@@ -34,7 +39,7 @@ class Session:
 
     def history(self) -> HistoryLayer | None:
         """Raises `CompositionError` when the reserved name is another type's."""
-        layer = self.named(HISTORY)
+        layer = self.named(HISTORY_LAYER_NAME)
         if layer is not None and not isinstance(layer, HistoryLayer):
             raise CompositionError(
                 f"Layer 'history' must be PydanticAIHistoryLayer, got {layer.shown_as}."
@@ -43,7 +48,7 @@ class Session:
 
     def llm(self) -> LLMLayer:
         """Raises `CompositionError` when there is none, or another type has its name."""
-        layer = self.named(LLM)
+        layer = self.named(MODEL_LAYER_NAME)
         if layer is None:
             raise CompositionError("\"Layer 'llm' is not defined in this compositor run.\"")
         if not isinstance(layer, LLMLayer):
@@ -52,7 +57,7 @@ class Session:
 
     def output(self) -> OutputLayer | None:
         """Raises `CompositionError` when the reserved name is another type's."""
-        layer = self.named(OUTPUT)
+        layer = self.named(OUTPUT_LAYER_NAME)
         if layer is not None and not isinstance(layer, OutputLayer):
             raise CompositionError(f"Layer 'output' must be DifyOutputLayer, got {layer.shown_as}.")
         return layer
@@ -129,7 +134,10 @@ def enter(request: CreateRunRequest) -> Session:
 
 
 def _check_reserved(specs: list[LayerSpec]) -> None:
-    for type_id, name in (("dify.output", OUTPUT), ("pydantic_ai.history", HISTORY)):
+    for type_id, name in (
+        ("dify.output", OUTPUT_LAYER_NAME),
+        ("pydantic_ai.history", HISTORY_LAYER_NAME),
+    ):
         found = [spec for spec in specs if spec.type == type_id]
         if len(found) > 1:
             raise CompositionError(

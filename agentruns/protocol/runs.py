@@ -1,11 +1,16 @@
 """The bodies of the run API. Unknown keys are refused at every level."""
 
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from agentruns.protocol.snapshots import SessionSnapshot
+
+# Names that the protocol reserves for layers.
+HISTORY_LAYER_NAME: Final = "history"
+MODEL_LAYER_NAME: Final = "llm"
+OUTPUT_LAYER_NAME: Final = "output"
 
 
 class _Closed(BaseModel):

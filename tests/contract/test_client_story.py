@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from agentruns.client import AsyncClient, Client, HTTPError, NotFound, Refused, 
 from agentruns.protocol.ask_human import AskHumanToolResult
 from agentruns.protocol.events import RunEvent, RunSucceeded
 from agentruns.protocol.runs import Composition, CreateRunRequest, LayerSpec
+from config.env import BASE_DIR
 from tests.support.processes import embedded_site, free_port
 
 Server = tuple[str, str]
@@ -117,3 +119,16 @@ def test_refusals_have_types(server: Server) -> None:
             client.create_run({"composition": {}})  # type: ignore[arg-type]
     with Client(server[0], "wrong") as stranger, pytest.raises(HTTPError, match="401"):
         stranger.get_run(run_id)
+
+
+def test_the_documented_examples_run(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAYSO_URL", server[0])
+    monkeypatch.setenv("SAYSO_KEY", server[1])
+    text = (BASE_DIR / "docs/protocol.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 3
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(block, names)  # noqa: S102 -- the project's own documentation
+    assert names["asked"] is not None
+    assert "Approved for the planned window." in names["output"]
