@@ -55,6 +55,7 @@ def ending(outcome: Outcome) -> Ending:
         output=None if asked else result,
         deferred_call=result if asked else None,
         snapshot=snapshot,
+        native_history=None if outcome.native is None else compact(outcome.native),
         usage=compact(outcome.usage),
     )
 

@@ -66,6 +66,8 @@ class Succeeded:
     output: Any = None
     deferred_call: dict[str, Any] | None = None
     usage: dict[str, Any] = field(default_factory=dict)
+    # The history's messages in pydantic-ai's own shape, for resumes by this server.
+    native: list[dict[str, Any]] | None = None
 
 
 @dataclass(frozen=True)
@@ -231,6 +233,7 @@ def _outcome(session: Session, result: AgentRunResult[str | DeferredToolRequests
     usage = result.usage
     return Succeeded(
         snapshot=session.snapshot(),
+        native=history.native if (history := session.history()) else None,
         output=None if call else output,
         deferred_call=call,
         usage={

@@ -24,6 +24,8 @@ class HistoryLayer(Layer):
     shown_as: ClassVar = "PydanticAIHistoryLayer"
 
     earlier: list[ModelMessage] = field(default_factory=list)
+    # What the server keeps for its own resumes; the recorded shape knows less.
+    native: list[dict[str, Any]] | None = None
 
     def read_state(self) -> None:
         self.earlier = wire.read_messages(HistoryRuntimeState.model_validate(self.state).messages)
@@ -33,6 +35,7 @@ class HistoryLayer(Layer):
         return list(self.earlier)
 
     def append(self, new: list[ModelMessage]) -> None:
-        """Add the messages of one run to the runtime state."""
-        kept = self.state.get("messages") or []
-        self.state = {"messages": [*kept, *wire.wire_messages(new)]}
+        """Add the messages of one run, in the recorded shape to the runtime state and in the
+        installed library's own to `native`."""
+        self.native = [*(self.state.get("messages") or []), *wire.dump_messages(new)]
+        self.state = {"messages": [wire.wire_message(message) for message in self.native]}

@@ -64,6 +64,8 @@ class Run(models.Model):
     output = models.TextField(null=True)  # noqa: DJ001 -- "" is JSON for nothing, null is absent
     deferred_call = models.TextField(null=True)  # noqa: DJ001
     snapshot = models.TextField(null=True)  # noqa: DJ001
+    # The history's messages as the installed pydantic-ai writes them, for our own resumes.
+    native_history = models.TextField(null=True)  # noqa: DJ001
     snapshot_digest = models.CharField(max_length=64, default="", db_index=True)
     error = models.TextField(null=True)  # noqa: DJ001
     reason = models.CharField(max_length=100, null=True)  # noqa: DJ001

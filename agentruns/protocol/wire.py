@@ -131,13 +131,16 @@ def _is_rejected(event: Any) -> bool:
     return getattr(event.part, "outcome", None) == "retried"
 
 
-def wire_messages(messages: Sequence[ModelMessage]) -> list[dict[str, Any]]:
-    """Project messages onto the snapshot's shape."""
-    dumped = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json", warnings=False)
-    return [_wire_message(message) for message in dumped]
+def dump_messages(messages: Sequence[ModelMessage]) -> list[dict[str, Any]]:
+    """Return messages as JSON data in the installed library's own shape."""
+    dumped: list[dict[str, Any]] = ModelMessagesTypeAdapter.dump_python(
+        list(messages), mode="json", warnings=False
+    )
+    return dumped
 
 
-def _wire_message(message: dict[str, Any]) -> dict[str, Any]:
+def wire_message(message: dict[str, Any]) -> dict[str, Any]:
+    """Project a message, given as JSON data, onto the snapshot's shape; once is enough."""
     projected = _only(message, _MESSAGE_KEYS[message["kind"]])
     projected["parts"] = [wire_part(part) for part in message["parts"]]
     if "usage" in projected:

@@ -17,6 +17,7 @@ from agentruns import handoff, secrets
 from agentruns.models.runs import Run, RunStatus
 from agentruns.models.steering import Agent, AskHumanPolicy, DeferredHandling
 from agentruns.protocol.limits import tightest
+from agentruns.protocol.runs import HISTORY_LAYER_NAME
 from agentruns.services import events, hints
 from agentruns.services.clock import database_now
 from agentruns.services.events import NewEvent
@@ -68,6 +69,7 @@ class Ending:
     output: str | None = None
     deferred_call: str | None = None
     snapshot: str | None = None
+    native_history: str | None = None
     error: str | None = None
     reason: str | None = None
     usage: str = "{}"
@@ -256,9 +258,19 @@ def claim_run(*, run_id: UUID, now: datetime) -> ClaimedRun | None:
 def _whole_request(run: Run) -> dict[str, Any]:
     request: dict[str, Any] = json.loads(secrets.unseal(run.request))
     if run.parent is not None and run.deferred_results is not None:
-        request["session_snapshot"] = json.loads(run.parent.snapshot or "null")
+        request["session_snapshot"] = _own_snapshot(run.parent)
         request["deferred_tool_results"] = json.loads(run.deferred_results)
     return request
+
+
+def _own_snapshot(parent: Run) -> Any:
+    """The snapshot with its messages as we keep them, which is more than the wire carries."""
+    snapshot = json.loads(parent.snapshot or "null")
+    if snapshot and parent.native_history is not None:
+        for layer in snapshot["layers"]:
+            if layer["name"] == HISTORY_LAYER_NAME:
+                layer["runtime_state"] = {"messages": json.loads(parent.native_history)}
+    return snapshot
 
 
 def _hold(run_id: UUID, attempt: int, **changes: Any) -> None:
@@ -304,6 +316,7 @@ def finish_run(
             output=ending.output,
             deferred_call=ending.deferred_call,
             snapshot=ending.snapshot,
+            native_history=ending.native_history,
             snapshot_digest=snapshot_digest(json.loads(ending.snapshot)) if ending.snapshot else "",
             error=ending.error,
             reason=ending.reason,

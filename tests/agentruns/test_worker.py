@@ -78,6 +78,9 @@ def test_a_question_ends_the_run_and_the_answer_starts_the_next() -> None:
     result = AskHumanToolResult(status="submitted", values={"kind": "tool-return", "text": "\x85"})
     with transaction.atomic():
         child = resuming.resume_run(run_id=run.id, result=result, now=datetime.now(UTC))
+    # Our own resume keeps what the wire's shape leaves out.
+    assert '"conversation_id"' in (run.native_history or "")
+    assert '"conversation_id"' not in (run.snapshot or "")
     answered = json.loads(json.loads(played(child).output or "null"))
     assert answered["values"] == {"kind": "tool-return", "text": "\x85"}
 
