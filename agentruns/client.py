@@ -8,7 +8,7 @@ import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -55,8 +55,15 @@ class StreamLost(ClientError):
     """The stream broke off more often than it was worth following."""
 
 
+class Unexpected(ClientError):
+    """The server answered with something that is not of this protocol."""
+
+
 class MalformedEvent(ClientError):
     """The server sent something that is no event."""
+
+
+Answer = TypeVar("Answer", bound=BaseModel)
 
 
 class Accepted(BaseModel):
@@ -119,14 +126,24 @@ def resume_request(
 
 
 def _checked(response: httpx.Response) -> Any:
-    if response.status_code < 400:
-        return response.json()
+    if response.is_success:
+        try:
+            return response.json()
+        except ValueError as error:
+            raise Unexpected("the server's answer is not JSON") from error
     detail = _detail(response)
     if response.status_code == 404:
         raise NotFound(str(detail))
     if response.status_code == 422:
         raise Refused(detail)
     raise HTTPError(response.status_code, str(detail))
+
+
+def _read(model: type[Answer], data: Any) -> Answer:
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise Unexpected(f"the server's answer is not what the protocol says: {error}") from error
 
 
 def _detail(response: httpx.Response) -> Any:
@@ -138,7 +155,10 @@ def _detail(response: httpx.Response) -> Any:
 
 def _event(frame: dict[str, str]) -> RunEvent:
     try:
-        event = read_event(json.loads(frame["data"]))
+        data = json.loads(frame["data"])
+        if isinstance(data, dict) and "id" in frame:
+            data.setdefault("id", frame["id"])
+        event = read_event(data)
     except (ValueError, ValidationError) as error:
         raise MalformedEvent(str(error)) from error
     if frame.get("event", event.type) != event.type:
@@ -207,18 +227,20 @@ class Client:
 
     def create_run(self, request: CreateRunRequest) -> Accepted:
         """Start a run; tried once."""
-        return Accepted.model_validate(self._call("POST", "/runs", json=_body(request)))
+        return _read(Accepted, self._call("POST", "/runs", json=_body(request)))
 
     def get_run(self, run_id: str) -> RunStatus:
-        return RunStatus.model_validate(self._call("GET", f"/runs/{run_id}"))
+        return _read(RunStatus, self._call("GET", f"/runs/{run_id}"))
 
-    def cancel_run(self, run_id: str, *, reason: str | None = None) -> Accepted:
-        body = {"reason": reason}
-        return Accepted.model_validate(self._call("POST", f"/runs/{run_id}/cancel", json=body))
+    def cancel_run(
+        self, run_id: str, *, reason: str | None = None, message: str | None = None
+    ) -> Accepted:
+        body = {"reason": reason, "message": message}
+        return _read(Accepted, self._call("POST", f"/runs/{run_id}/cancel", json=body))
 
     def list_events(self, run_id: str, *, after: str = "0-0", limit: int = 100) -> EventPage:
         params = {"after": after, "limit": str(limit)}
-        return EventPage.model_validate(self._call("GET", f"/runs/{run_id}/events", params=params))
+        return _read(EventPage, self._call("GET", f"/runs/{run_id}/events", params=params))
 
     def stream_events(self, run_id: str, *, after: str | None = None) -> Iterator[RunEvent]:
         """Yield events until the terminal one, through broken connections. Raises `StreamLost`."""
@@ -287,19 +309,22 @@ class AsyncClient:
 
     async def create_run(self, request: CreateRunRequest) -> Accepted:
         """Start a run; tried once."""
-        return Accepted.model_validate(await self._call("POST", "/runs", json=_body(request)))
+        return _read(Accepted, await self._call("POST", "/runs", json=_body(request)))
 
     async def get_run(self, run_id: str) -> RunStatus:
-        return RunStatus.model_validate(await self._call("GET", f"/runs/{run_id}"))
+        return _read(RunStatus, await self._call("GET", f"/runs/{run_id}"))
 
-    async def cancel_run(self, run_id: str, *, reason: str | None = None) -> Accepted:
+    async def cancel_run(
+        self, run_id: str, *, reason: str | None = None, message: str | None = None
+    ) -> Accepted:
         path = f"/runs/{run_id}/cancel"
-        return Accepted.model_validate(await self._call("POST", path, json={"reason": reason}))
+        body = {"reason": reason, "message": message}
+        return _read(Accepted, await self._call("POST", path, json=body))
 
     async def list_events(self, run_id: str, *, after: str = "0-0", limit: int = 100) -> EventPage:
         params = {"after": after, "limit": str(limit)}
         path = f"/runs/{run_id}/events"
-        return EventPage.model_validate(await self._call("GET", path, params=params))
+        return _read(EventPage, await self._call("GET", path, params=params))
 
     async def stream_events(
         self, run_id: str, *, after: str | None = None

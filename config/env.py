@@ -57,6 +57,7 @@ class Env(BaseSettings):
     lease_seconds: int = Field(30, ge=3)
     worker_concurrency: int = Field(64, ge=1, le=1000)
     default_deadline_seconds: int = Field(86_400, ge=1)
+    retention_days: int = Field(0, ge=0)
 
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     log_json: bool = False

@@ -206,5 +206,6 @@ SAYSO_MAX_QUESTIONS: int = ENV.max_questions
 SAYSO_LEASE_SECONDS: int = ENV.lease_seconds
 SAYSO_WORKER_CONCURRENCY: int = ENV.worker_concurrency
 SAYSO_DEFAULT_DEADLINE_SECONDS: int = ENV.default_deadline_seconds
+SAYSO_RETENTION_DAYS: int = ENV.retention_days
 
 LOGGING = logging_config(level=ENV.log_level, as_json=ENV.log_json)

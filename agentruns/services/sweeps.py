@@ -5,11 +5,13 @@ import logging
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from agentruns.models.runs import Run, RunStatus
+from agentruns.models.steering import DeferredHandling
 from agentruns.services import events, hints
 from agentruns.services.clock import database_now
 from agentruns.services.events import NewEvent
@@ -30,6 +32,21 @@ def sweep(*, now: datetime) -> None:
     """Requeue what lost its worker and hint what waits; any number of sweepers may run at once."""
     reclaim(now=now)
     hint_queued(now=now)
+    forget(now=now)
+
+
+def forget(*, now: datetime) -> int:
+    """Delete runs that ended longer ago than is kept; return how many. Questions to people, and
+    the runs around them, are kept: they are somebody's decision."""
+    if not settings.SAYSO_RETENTION_DAYS:
+        return 0
+    age = timedelta(days=settings.SAYSO_RETENTION_DAYS)
+    old = Run.objects.filter(
+        deferred_handling=DeferredHandling.CLIENT, finished_at__lt=database_now(plus=-age)
+    )
+    ids = list(old.order_by("finished_at").values_list("id", flat=True)[:BATCH])
+    deleted, _ = Run.objects.filter(id__in=ids).delete()
+    return len(ids) if deleted else 0
 
 
 def reclaim(*, now: datetime) -> int:

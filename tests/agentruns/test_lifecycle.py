@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -220,3 +221,33 @@ def test_json_with_an_unpaired_surrogate_can_be_stored() -> None:
     text = compact({"a": "\ud800", "b": "\x00", "c": "\u2028"})
     assert text.isprintable()
     assert json.loads(text) == {"a": "\ud800", "b": "\x00", "c": "\u2028"}
+
+
+def test_runs_are_kept_unless_a_setting_says_how_long(settings: Any) -> None:
+    claim = claimed(queued())
+    finish(claim, output="1")
+    recent = claimed(queued())
+    lifecycle.finish_run(
+        run_id=recent.run_id,
+        attempt=1,
+        new=[],
+        ending=lifecycle.failure("x", None),
+        now=datetime.now(UTC),
+    )
+    asked_people = Run.objects.create(
+        session_id=uuid4(),
+        status=RunStatus.SUCCEEDED,
+        deferred_handling="inbox",
+        request="",
+        created_at=NOW,
+        updated_at=NOW,
+        finished_at=NOW,
+    )
+    Run.objects.filter(id__in=(claim.run_id, asked_people.id)).update(
+        finished_at=NOW - timedelta(days=900)
+    )
+    assert sweeps.forget(now=NOW) == 0
+    settings.SAYSO_RETENTION_DAYS = 3
+    assert sweeps.forget(now=NOW) == 1
+    assert set(Run.objects.values_list("id", flat=True)) == {recent.run_id, asked_people.id}
+    assert not RunEvent.objects.filter(run_id=claim.run_id).exists()
