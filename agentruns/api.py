@@ -52,6 +52,7 @@ def create_run(request: HttpRequest) -> HttpResponse:
         deferred_handling=key.deferred_handling,
         idempotency_key=body.idempotency_key,
         session_id=session_id,
+        limits=key.policy.limits() if key.policy else {},
         now=datetime.now(UTC),
     )
     return _accepted(run_id)

@@ -5,9 +5,9 @@ from datetime import timedelta
 from django.db.models import Q
 from django.db.models.functions import Now
 from django.http import HttpRequest
+from django.utils import timezone
 
 from agentruns.models.steering import ApiKey
-from agentruns.services.clock import database_now
 from agentruns.services.keys import key_digest
 
 # `last_used_at` is for people; writing it at every request would cost more than it tells.
@@ -31,12 +31,17 @@ def authenticate(header: str | None) -> ApiKey:
         raise Unauthorized(Unauthorized.__doc__)
     alive = Q(expires_at__isnull=True) | Q(expires_at__gt=Now())
     key = (
-        ApiKey.objects.select_related("owner")
+        ApiKey.objects.select_related("owner", "policy")
         .filter(alive, digest=key_digest(text.strip()), revoked_at=None, owner__is_active=True)
         .first()
     )
     if key is None:
         raise Unauthorized(Unauthorized.__doc__)
-    stale = Q(last_used_at__isnull=True) | Q(last_used_at__lt=database_now(plus=-USED_RESOLUTION))
-    ApiKey.objects.filter(stale, pk=key.pk).update(last_used_at=Now())
+    _note_use(key)
     return key
+
+
+def _note_use(key: ApiKey) -> None:
+    now = timezone.now()
+    if key.last_used_at is None or now - key.last_used_at > USED_RESOLUTION:
+        ApiKey.objects.filter(pk=key.pk).update(last_used_at=now)

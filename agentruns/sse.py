@@ -6,11 +6,11 @@ Streams share a few database threads, so that an open stream holds no connection
 import asyncio
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from uuid import UUID
 
-from django.db import close_old_connections, connection
-
 from agentruns import wakeups
+from agentruns.connections import kept
 from agentruns.queries import WireEvent, events_after, run_ended, run_topic
 
 HEARTBEAT_SECONDS = 15.0
@@ -34,7 +34,7 @@ async def stream(run_id: UUID, *, after: int) -> AsyncIterator[str]:
     with wakeups.subscribed(run_topic(run_id)) as news:
         while True:
             news.clear()
-            page, ended = await loop.run_in_executor(_readers, _read, run_id, after)
+            page, ended = await loop.run_in_executor(_readers, kept, partial(_read, run_id, after))
             for event in page:
                 after = event.position
                 yield frame(event)
@@ -59,14 +59,6 @@ async def _wait(news: asyncio.Event) -> float:
 
 
 def _read(run_id: UUID, after: int) -> tuple[list[WireEvent], bool]:
-    shared = connection.vendor == "sqlite"
-    if not shared:
-        close_old_connections()
-    try:
-        # Asked before the page is read: what ended before the read is complete in it.
-        ended = run_ended(run_id)
-        page = events_after(run_id, after=after, limit=PAGE)
-        return page, ended and len(page) < PAGE
-    finally:
-        if not shared:
-            close_old_connections()
+    page = events_after(run_id, after=after, limit=PAGE)
+    # A cursor may be behind the terminal event; only then nothing will ever come.
+    return page, not page and run_ended(run_id) and not events_after(run_id, after=after, limit=1)

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from django.conf import settings
-from django.db import close_old_connections, connection
 
 from agentruns import execution
+from agentruns.connections import kept
 from agentruns.services import lifecycle
 from agentruns.services.events import NewEvent
 from agentruns.services.lifecycle import ClaimedRun, Ending, Fenced
@@ -49,18 +49,7 @@ class RunLoop:
 
     async def write(self, call: Callable[[], T]) -> T:
         """Run a service call on a database thread."""
-        return await self.loop.run_in_executor(self.database, _with_connection, call)
-
-
-def _with_connection(call: Callable[[], T]) -> T:
-    # SQLite keeps its connection: opening one costs more than most calls.
-    if connection.vendor != "sqlite":
-        close_old_connections()
-    try:
-        return call()
-    finally:
-        if connection.vendor != "sqlite":
-            close_old_connections()
+        return await self.loop.run_in_executor(self.database, kept, call)
 
 
 _lock = threading.Lock()
@@ -137,6 +126,7 @@ class Attempt:
         self.runs = runs
         self.claimed = claimed
         self.buffer: list[NewEvent] = []
+        self.last = claimed.last
         self.news = asyncio.Event()
 
     def emit(self, data: str) -> None:
@@ -190,12 +180,13 @@ class Attempt:
     async def _flush(self) -> None:
         batch, self.buffer = self.buffer, []
         if batch:
-            await self.runs.write(
+            self.last = await self.runs.write(
                 lambda: lifecycle.append_events(
                     run_id=self.claimed.run_id,
                     attempt=self.claimed.attempt,
                     new=batch,
                     now=now(),
+                    last=self.last,
                 )
             )
 
@@ -225,5 +216,6 @@ class Attempt:
                 new=batch,
                 ending=ending,
                 now=now(),
+                last=self.last,
             )
         )

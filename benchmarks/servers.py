@@ -54,7 +54,9 @@ def _rss(pid: int) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
 
 
-def _start(arguments: list[str], environment: dict[str, str], log: Path) -> "subprocess.Popen[bytes]":
+def _start(
+    arguments: list[str], environment: dict[str, str], log: Path
+) -> "subprocess.Popen[bytes]":
     with log.open("ab") as output:
         return subprocess.Popen(
             [sys.executable, *arguments],
@@ -132,7 +134,9 @@ def distributed(home: Path, *, workers: int = 1, concurrency: int = 64) -> Itera
     for number in range(workers):
         worker = ["-m", "celery", "--app", "config", "worker", "--queues", "runs,sweeps"]
         server.processes.append(
-            _start([*worker, "--hostname", f"w{number}@bench", "--loglevel", "ERROR"], environment, log)
+            _start(
+                [*worker, "--hostname", f"w{number}@bench", "--loglevel", "ERROR"], environment, log
+            )
         )
     server.processes.append(
         _start(["-m", "celery", "--app", "config", "beat", "--loglevel", "ERROR"], environment, log)

@@ -1,6 +1,6 @@
 """The server under load: runs per second and CPU per run, and ask -> answer -> final.
 
-    .venv/bin/python -m benchmarks.throughput [embedded|distributed]
+.venv/bin/python -m benchmarks.throughput [embedded|distributed]
 """
 
 import asyncio

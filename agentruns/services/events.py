@@ -21,9 +21,13 @@ class NewEvent:
     created_at: datetime
 
 
-def append(*, run_id: UUID, events: Sequence[NewEvent]) -> None:
-    """Add `events` in order, each after all that the run has."""
-    last = RunEvent.objects.filter(run_id=run_id).aggregate(last=Max("position"))["last"] or 0
+def append(*, run_id: UUID, events: Sequence[NewEvent], last: int | None = None) -> int:
+    """Add `events` in order, each after all that the run has; return the last one's position.
+
+    `last` is the position of the run's last event, where the caller knows it.
+    """
+    if last is None:
+        last = RunEvent.objects.filter(run_id=run_id).aggregate(last=Max("position"))["last"] or 0
     rows = []
     for event in events:
         stamp = int(event.created_at.timestamp() * 1000) << _SEQUENCE_BITS
@@ -38,3 +42,4 @@ def append(*, run_id: UUID, events: Sequence[NewEvent]) -> None:
             )
         )
     RunEvent.objects.bulk_create(rows)
+    return last

@@ -10,11 +10,11 @@ from uuid import UUID, uuid4
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import F, QuerySet
+from django.db.models import F, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Now
 
 from agentruns import handoff, secrets
-from agentruns.models.runs import Run, RunStatus
+from agentruns.models.runs import Run, RunEvent, RunStatus
 from agentruns.models.steering import Agent, AskHumanPolicy, DeferredHandling
 from agentruns.protocol.limits import tightest
 from agentruns.protocol.runs import HISTORY_LAYER_NAME
@@ -58,6 +58,8 @@ class ClaimedRun:
     request: dict[str, Any]
     limits: dict[str, Any]
     deferred_handling: str
+    # Position of the run's last event: while the lease holds, only this attempt adds any.
+    last: int | None = None
 
 
 @dataclass(frozen=True)
@@ -109,10 +111,12 @@ def create_run(
     agent_id: int | None = None,
     idempotency_key: str | None = None,
     session_id: UUID | None = None,
+    limits: dict[str, Any] | None = None,
 ) -> UUID:
     """Queue a run of `request` (JSON text of a CreateRunRequest); return its id.
 
-    `session_id` is the session that it goes on with; without one it begins its own.
+    `session_id` is the session that it goes on with; without one it begins its own. `limits` are
+    those of key and agent, where the caller has read them.
 
     The same key and request again: the first run's id. Raises `IdempotencyConflict`.
     """
@@ -122,7 +126,11 @@ def create_run(
         idempotency_key = digest(idempotency_key)
     run = Run(
         id=run_id,
-        limits=json.dumps(limits_in_force(session_id, api_key_id, agent_id)),
+        limits=json.dumps(
+            limits
+            if limits is not None and session_id is None
+            else limits_in_force(session_id, api_key_id, agent_id)
+        ),
         session_id=session_id or run_id,
         api_key_id=api_key_id,
         requester_id=requester_id,
@@ -180,7 +188,7 @@ def insert_run(run: Run) -> UUID:
     with transaction.atomic():
         run.save(force_insert=True)
         started = NewEvent("run_started", "{}", run.created_at)
-        events.append(run_id=run.id, events=[started])
+        events.append(run_id=run.id, events=[started], last=0)
         hints.run_is_queued(run.id)
     return run.id
 
@@ -239,7 +247,8 @@ def claim_run(*, run_id: UUID, now: datetime) -> ClaimedRun | None:
     )
     if not taken:
         return None
-    run = Run.objects.select_related("parent").get(id=run_id)
+    latest = RunEvent.objects.filter(run=OuterRef("pk")).order_by("-position").values("position")
+    run = Run.objects.select_related("parent").annotate(last=Subquery(latest[:1])).get(id=run_id)
     try:
         request = _whole_request(run)
     except secrets.KeyLost as error:
@@ -252,6 +261,7 @@ def claim_run(*, run_id: UUID, now: datetime) -> ClaimedRun | None:
         request=request,
         limits=json.loads(run.limits),
         deferred_handling=run.deferred_handling,
+        last=run.last,
     )
 
 
@@ -281,12 +291,23 @@ def _hold(run_id: UUID, attempt: int, **changes: Any) -> None:
         raise Fenced(Fenced.__doc__)
 
 
-def append_events(*, run_id: UUID, attempt: int, new: Sequence[NewEvent], now: datetime) -> None:
-    """Write what an attempt has produced so far, and renew its lease. Raises `Fenced`."""
+def append_events(
+    *,
+    run_id: UUID,
+    attempt: int,
+    new: Sequence[NewEvent],
+    now: datetime,
+    last: int | None = None,
+) -> int:
+    """Write what an attempt has produced so far, and renew its lease; return the last position.
+
+    Raises `Fenced`.
+    """
     with transaction.atomic():
         _hold(run_id, attempt, updated_at=now, lease_expires_at=_lease())
-        events.append(run_id=run_id, events=new)
+        last = events.append(run_id=run_id, events=new, last=last)
         hints.run_has_news(run_id)
+    return last
 
 
 def renew_lease(*, run_id: UUID, attempt: int) -> None:
@@ -302,7 +323,13 @@ def release_run(*, run_id: UUID, attempt: int, now: datetime) -> None:
 
 
 def finish_run(
-    *, run_id: UUID, attempt: int, new: Sequence[NewEvent], ending: Ending, now: datetime
+    *,
+    run_id: UUID,
+    attempt: int,
+    new: Sequence[NewEvent],
+    ending: Ending,
+    now: datetime,
+    last: int | None = None,
 ) -> None:
     """End a run: last events, terminal event, snapshot, status and hand-off in one transaction.
 
@@ -326,7 +353,7 @@ def finish_run(
             updated_at=now,
         )
         terminal = NewEvent(TERMINAL_EVENTS[ending.status], ending.terminal, now)
-        events.append(run_id=run_id, events=[*new, terminal])
+        events.append(run_id=run_id, events=[*new, terminal], last=last)
         if ending.deferred_call is not None:
             _hand_off(run_id, ending.deferred_call, now)
         hints.run_has_news(run_id)
