@@ -6,6 +6,7 @@ ended may take the run, and the guard on every write (status and attempt) keeps 
 
 import asyncio
 import logging
+import sys
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -38,6 +39,9 @@ class RunLoop:
     """The process's event loop and its few database threads, started at first use."""
 
     def __init__(self) -> None:
+        # Runs and database threads share one interpreter: at the default of 5 ms a run's few waits
+        # for it would cost as much as the run.
+        sys.setswitchinterval(0.0005)
         self.loop = asyncio.new_event_loop()
         self.database = ThreadPoolExecutor(DB_THREADS, thread_name_prefix="run-db")
         self.held: dict[asyncio.Task[None], ClaimedRun] = {}

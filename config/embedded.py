@@ -59,9 +59,16 @@ def only_server(home: Path) -> Iterator[None]:
 
 def listen(port: int) -> socket.socket:
     """A listening socket on loopback; raises `PortTaken`."""
+    # asyncio sends small answers at once only on sockets whose protocol says TCP, which those of
+    # `socket.create_server` don't: each answer would wait 40 ms for an acknowledgement.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        return socket.create_server((HOST, port), backlog=1024)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((HOST, port))
+        listener.listen(1024)
+        return listener
     except OSError as error:
+        listener.close()
         message = f"Port {port} can't be used ({error.strerror}). Try another: PORT={port + 1}"
         raise PortTaken(message) from error
 
