@@ -1,6 +1,6 @@
 """Appending to a run's event log. Callers hold the run's row, so positions never collide."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -19,6 +19,20 @@ class NewEvent:
     type: str
     data: str
     created_at: datetime
+
+
+def begin_all(runs: Iterable[tuple[UUID, datetime]]) -> None:
+    """Add the first event of many new runs, given as ids and moments."""
+    RunEvent.objects.bulk_create(
+        RunEvent(
+            run_id=run_id,
+            position=int(moment.timestamp() * 1000) << _SEQUENCE_BITS,
+            type="run_started",
+            data="{}",
+            created_at=moment,
+        )
+        for run_id, moment in runs
+    )
 
 
 def append(*, run_id: UUID, events: Sequence[NewEvent], last: int | None = None) -> int:

@@ -84,6 +84,8 @@ def failure(error: str, reason: str | None) -> Ending:
     return Ending(status=RunStatus.FAILED, terminal=terminal, error=error, reason=reason)
 
 
+HINTED_AT_ONCE = 20
+
 TERMINAL_EVENTS = {
     RunStatus.SUCCEEDED: "run_succeeded",
     RunStatus.FAILED: "run_failed",
@@ -191,6 +193,16 @@ def insert_run(run: Run) -> UUID:
         events.append(run_id=run.id, events=[started], last=0)
         hints.run_is_queued(run.id)
     return run.id
+
+
+def insert_runs(runs: Sequence[Run]) -> None:
+    """Store many queued runs at once. Only a few are hinted: the sweep brings the rest, so that a
+    thousand deadlines at one moment are no burst of messages."""
+    with transaction.atomic():
+        Run.objects.bulk_create(runs)
+        events.begin_all((run.id, run.created_at) for run in runs)
+        for run in runs[:HINTED_AT_ONCE]:
+            hints.run_is_queued(run.id)
 
 
 def start_agent(

@@ -1,6 +1,7 @@
 """The answer starts a new run, once."""
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID, uuid4
 
@@ -8,7 +9,7 @@ from django.db import IntegrityError, connection, transaction
 
 from agentruns.models.runs import Run, RunStatus
 from agentruns.protocol.ask_human import AskHumanToolResult
-from agentruns.services.lifecycle import insert_run
+from agentruns.services.lifecycle import insert_run, insert_runs
 
 
 class NotResumable(Exception):
@@ -17,6 +18,13 @@ class NotResumable(Exception):
 
 class AlreadyResumed(Exception):
     """The run's question has been answered before."""
+
+
+# What a child takes over from its parent; the rest of a run may be large.
+_INHERITED = (
+    *("session_id", "api_key_id", "requester_id", "agent_id", "deferred_handling"),
+    *("request_digest", "request", "limits", "deferred_call"),
+)
 
 
 def resume_run(*, run_id: UUID, result: AskHumanToolResult, now: datetime) -> UUID:
@@ -29,9 +37,37 @@ def resume_run(*, run_id: UUID, result: AskHumanToolResult, now: datetime) -> UU
     parent = Run.objects.filter(id=run_id, status=RunStatus.SUCCEEDED).first()
     if parent is None or parent.deferred_call is None:
         raise NotResumable(NotResumable.__doc__)
-    call_id = json.loads(parent.deferred_call)["tool_call_id"]
+    try:
+        with transaction.atomic():
+            return insert_run(_child(parent, result, now))
+    except IntegrityError as error:
+        raise AlreadyResumed(AlreadyResumed.__doc__) from error
+
+
+def resume_runs(*, run_ids: Sequence[UUID], result: AskHumanToolResult, now: datetime) -> None:
+    """Queue the runs that go on with the same `result`, in a few statements for all of them.
+
+    Call it inside a transaction. Raises `NotResumable` and `AlreadyResumed` for the lot.
+    """
+    if not connection.in_atomic_block:
+        raise RuntimeError("the answers and the runs they start belong in one transaction")
+    parents = Run.objects.filter(
+        id__in=run_ids, status=RunStatus.SUCCEEDED, deferred_call__isnull=False
+    ).only(*_INHERITED)
+    children = [_child(parent, result, now) for parent in parents]
+    if len(children) != len(run_ids):
+        raise NotResumable(NotResumable.__doc__)
+    try:
+        with transaction.atomic():
+            insert_runs(children)
+    except IntegrityError as error:
+        raise AlreadyResumed(AlreadyResumed.__doc__) from error
+
+
+def _child(parent: Run, result: AskHumanToolResult, now: datetime) -> Run:
+    call_id = json.loads(parent.deferred_call or "{}")["tool_call_id"]
     results = {"calls": {call_id: result.model_dump(mode="json")}, "metadata": {}}
-    child = Run(
+    return Run(
         id=uuid4(),
         session_id=parent.session_id,
         parent=parent,
@@ -47,8 +83,3 @@ def resume_run(*, run_id: UUID, result: AskHumanToolResult, now: datetime) -> UU
         created_at=now,
         updated_at=now,
     )
-    try:
-        with transaction.atomic():
-            return insert_run(child)
-    except IntegrityError as error:
-        raise AlreadyResumed(AlreadyResumed.__doc__) from error

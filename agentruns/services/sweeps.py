@@ -20,7 +20,7 @@ from agentruns.services.lifecycle import due_leases
 logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 5
-BATCH = 100
+BATCH = 500
 # A queued run whose hint is older than this is hinted again.
 HINT_AGE = timedelta(seconds=5)
 WORKER_LOST = (

@@ -5,12 +5,13 @@ import logging
 from datetime import datetime
 from uuid import UUID
 
-from django.db import transaction
+from django.db import connection, transaction
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from agentruns.protocol.ask_human import AskHumanResultAction, AskHumanToolResult
 from agentruns.services.lifecycle import cancel_session
-from agentruns.services.resuming import resume_run
+from agentruns.services.resuming import resume_run, resume_runs
 from inbox.models.tasks import HumanTask, TaskEvent, TaskState
 
 logger = logging.getLogger(__name__)
@@ -30,13 +31,49 @@ class TaskNotOpen(Exception):
 
 def expire_due(*, now: datetime, limit: int = BATCH) -> int:
     """End open tasks whose deadline has passed, by the database's clock; return how many."""
-    due = HumanTask.objects.filter(state=TaskState.OPEN, expires_at__lte=Now())
+    try:
+        return _expire_batch(now, limit)
+    except Exception:
+        # One broken task must not keep the others waiting.
+        logger.exception("batch did not expire", extra={"action": "expire_failed"})
+        return _expire_each(now, limit)
+
+
+def _due() -> QuerySet[HumanTask]:
+    return HumanTask.objects.filter(state=TaskState.OPEN, expires_at__lte=Now())
+
+
+def _expire_batch(now: datetime, limit: int) -> int:
+    with transaction.atomic():
+        due = _due().order_by("expires_at")
+        if connection.features.has_select_for_update_skip_locked:
+            # Another sweep, or somebody's answer, is at work on the others.
+            due = due.select_for_update(skip_locked=True)
+        found: list[tuple[UUID, UUID | None]] = list(due.values_list("pk", "run_id")[:limit])
+        if not found:
+            return 0
+        ids = [task_id for task_id, _ in found]
+        changed = (
+            _due()
+            .filter(pk__in=ids)
+            .update(state=TaskState.EXPIRED, closed_at=now, result=TIMEOUT.model_dump_json())
+        )
+        if changed != len(ids):
+            raise TaskNotOpen(TaskNotOpen.__doc__)
+        TaskEvent.objects.bulk_create(
+            TaskEvent(task_id=task_id, type="expired", created_at=now) for task_id in ids
+        )
+        runs = [run_id for _, run_id in found if run_id is not None]
+        resume_runs(run_ids=runs, result=TIMEOUT, now=now)
+    return changed
+
+
+def _expire_each(now: datetime, limit: int) -> int:
     expired = 0
-    for task_id in list(due.order_by("expires_at").values_list("pk", flat=True)[:limit]):
+    for task_id in list(_due().order_by("expires_at").values_list("pk", flat=True)[:limit]):
         try:
             expired += _expire(task_id, now)
         except Exception:
-            # One broken task must not keep the others waiting.
             logger.exception("task did not expire", extra={"action": "expire_failed"})
     return expired
 
