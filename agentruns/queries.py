@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -158,12 +159,17 @@ def run_exists(run_id: UUID, *, api_key_id: int) -> bool:
     return Run.objects.filter(id=run_id, api_key_id=api_key_id).exists()
 
 
+def last_changes(run_ids: Sequence[UUID]) -> dict[UUID, datetime]:
+    """Return when each of the runs last changed, in one query."""
+    return dict(Run.objects.filter(id__in=run_ids).values_list("id", "updated_at"))
+
+
 def run_ended(run_id: UUID) -> bool:
     """Whether the run's terminal event is written."""
     return Run.objects.filter(id=run_id, status__in=TERMINAL).exists()
 
 
-def run_topic(run_id: UUID) -> str:
+def run_topic(run_id: UUID | str) -> str:
     """The wake-up topic of a run."""
     return f"run:{run_id}"
 

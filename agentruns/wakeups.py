@@ -53,6 +53,17 @@ def subscribed(topic: str) -> Iterator[asyncio.Event]:
                 del _waiting[topic]
 
 
+def awaited(prefix: str) -> list[str]:
+    """Return the topics beginning with `prefix` that somebody in this process waits for."""
+    with _lock:
+        return [topic for topic in _waiting if topic.startswith(prefix)]
+
+
+def deliver(topic: str) -> None:
+    """Wake whoever waits for `topic` in this process."""
+    _deliver(topic)
+
+
 def _deliver(topic: str) -> None:
     with _lock:
         entries = list(_waiting.get(topic, ()))
