@@ -11,6 +11,7 @@ from django.db.models import Q, QuerySet
 
 from inbox import permissions
 from inbox.models.tasks import HumanTask
+from inbox.search import folded
 
 
 class BadCursor(ValueError):
@@ -38,27 +39,79 @@ def asked_by_key(task: HumanTask, *, key_id: int) -> bool:
     return HumanTask.objects.filter(pk=task.pk, run__api_key_id=key_id).exists()
 
 
-def page(tasks: QuerySet[HumanTask], *, after: str | None, limit: int) -> Page:
-    """Return up to `limit` tasks behind the cursor. Raises `BadCursor`."""
+# Order by name: fields, "-" for descending; the last one makes it total.
+SORTS: dict[str, tuple[str, ...]] = {
+    "newest": ("-opened_at", "-pk"),
+    "deadline": ("expires_at", "pk"),
+    "urgency": ("urgency", "-opened_at", "-pk"),
+}
+SCOPES = ("all", "mine", "groups")
+
+
+def in_scope(tasks: QuerySet[HumanTask], user: User, scope: str) -> QuerySet[HumanTask]:
+    """Narrow to what is addressed to the user by name, or to the user's groups."""
+    if scope == "mine":
+        return tasks.filter(users=user)
+    if scope == "groups":
+        return tasks.filter(
+            pk__in=HumanTask.groups.through.objects.filter(group__in=user.groups.all()).values(
+                "humantask"
+            )
+        )
+    return tasks
+
+
+def matching(tasks: QuerySet[HumanTask], words: str) -> QuerySet[HumanTask]:
+    """Narrow to the tasks in which every word occurs."""
+    for word in folded(words.replace("\x00", " ")).split()[:10]:
+        tasks = tasks.filter(search__contains=word)
+    return tasks
+
+
+def page(
+    tasks: QuerySet[HumanTask], *, after: str | None, limit: int, sort: str = "newest"
+) -> Page:
+    """Return up to `limit` tasks behind the cursor, in the order of `SORTS`. Raises `BadCursor`."""
+    order = SORTS[sort]
     if after:
-        opened_at, task_id = _parse(after)
-        tasks = tasks.filter(Q(opened_at__lt=opened_at) | Q(opened_at=opened_at, pk__lt=task_id))
-    found = list(tasks.select_related("rule").order_by("-opened_at", "-pk")[: limit + 1])
+        tasks = tasks.filter(_behind(order, _parse(after, len(order))))
+    found = list(tasks.select_related("rule").order_by(*order)[: limit + 1])
     more = len(found) > limit
     found = found[:limit]
-    return Page(found, f"{found[-1].opened_at.isoformat()}_{found[-1].pk}" if more else None)
+    return Page(found, _cursor(found[-1], order) if more else None)
 
 
-def _parse(cursor: str) -> tuple[datetime, UUID]:
-    stamp, _, task_id = cursor.partition("_")
+def _behind(order: tuple[str, ...], values: list[Any]) -> Q:
+    """The rows after `values`: equal in the first fields, beyond in the next."""
+    behind, equal = Q(), Q()
+    for name, value in zip(order, values, strict=True):
+        field = name.removeprefix("-")
+        beyond = "lt" if name.startswith("-") else "gt"
+        behind |= equal & Q(**{f"{field}__{beyond}": value})
+        equal &= Q(**{field: value})
+    return behind
+
+
+def _cursor(task: HumanTask, order: tuple[str, ...]) -> str:
+    return "_".join(_shown(getattr(task, name.removeprefix("-"))) for name in order)
+
+
+def _shown(value: Any) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def _parse(cursor: str, parts: int) -> list[Any]:
+    values = cursor.split("_")
     try:
-        opened_at = datetime.fromisoformat(stamp)
-        found = opened_at, UUID(task_id)
+        if len(values) != parts:
+            raise BadCursor(BadCursor.__doc__)
+        moment = datetime.fromisoformat(values[-2])
+        task_id = UUID(values[-1])
     except ValueError as error:
         raise BadCursor(BadCursor.__doc__) from error
-    if opened_at.tzinfo is None:
+    if moment.tzinfo is None or "\x00" in cursor:
         raise BadCursor(BadCursor.__doc__)
-    return found
+    return [*values[:-2], moment, task_id]
 
 
 def payload(task: HumanTask) -> dict[str, Any]:

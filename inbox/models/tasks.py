@@ -33,6 +33,8 @@ class HumanTask(models.Model):
     title = models.CharField(max_length=200, blank=True)
     question = models.TextField()
     urgency = models.CharField(max_length=10, default="normal")
+    # Title, question, agent and answered values, folded (inbox.search).
+    search = models.TextField(default="")
     payload = models.TextField()
     digest = models.CharField(max_length=64)
 
@@ -58,7 +60,10 @@ class HumanTask(models.Model):
     class Meta:
         indexes = [
             models.Index(fields=["state", "expires_at"], name="task_state_deadline"),
-            models.Index(fields=["state", "-opened_at", "id"], name="task_state_newest"),
+            models.Index(fields=["state", "-opened_at", "-id"], name="task_state_newest"),
+            models.Index(
+                fields=["state", "urgency", "-opened_at", "-id"], name="task_state_urgency"
+            ),
         ]
         constraints = [
             models.CheckConstraint(

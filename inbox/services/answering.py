@@ -24,6 +24,7 @@ from agentruns.protocol.ask_human import (
 from agentruns.services.resuming import resume_run
 from inbox import permissions
 from inbox.models.tasks import HumanTask, TaskEvent, TaskState
+from inbox.search import searchable
 
 MAX_TEXT = 20_000
 
@@ -136,6 +137,7 @@ def _close(
         closed_at=now,
         closed_by_id=user_id,
         result=result.model_dump_json(),
+        search=f"{task.search} {searchable(result.values.values())}",
         answer_digest=answer,
     )
 

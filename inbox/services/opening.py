@@ -16,6 +16,7 @@ from agentruns.services.resuming import resume_run
 from inbox import permissions, routing
 from inbox.models.routing import RoutingRule
 from inbox.models.tasks import HumanTask, TaskEvent, TaskState
+from inbox.search import searchable
 
 DEFAULT_GROUP = "approvers"
 NOBODY = "Nobody was available to answer."
@@ -50,6 +51,7 @@ def open_task(
         title=(call["args"]["title"] or "")[:200],
         question=call["args"]["question"],
         urgency=call["args"]["urgency"],
+        search=searchable([call["args"]["title"] or "", call["args"]["question"], agent_name]),
         payload=payload,
         digest=hashlib.sha256(payload.encode()).hexdigest(),
         rule=rule,

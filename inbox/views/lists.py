@@ -1,11 +1,14 @@
 """What waits for me, and what is done."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
+from urllib.parse import urlencode
 
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
@@ -14,13 +17,15 @@ from inbox.models.tasks import TaskState
 
 PAGE = 50
 MOST_COUNTED = 100
+SCOPES = {"all": _("All I may see"), "mine": _("Mine"), "groups": _("My groups")}
+SORTS = {"newest": _("Newest"), "deadline": _("Deadline"), "urgency": _("Urgency")}
 
 
 @never_cache
 @login_required
 @require_safe
 def task_list(request: HttpRequest) -> HttpResponse:
-    """`?state=done` for what has ended; `?after=` for the next page."""
+    """`state`, `scope`, `sort`, `q` and `after` in the address say what is shown."""
     return render(request, "inbox/task_list.html", _context(request))
 
 
@@ -32,16 +37,60 @@ def task_rows(request: HttpRequest) -> HttpResponse:
     return render(request, "inbox/_task_rows.html", _context(request))
 
 
+@dataclass(frozen=True)
+class Filters:
+    """What the address asks for; whatever it does not know counts as not asked."""
+
+    done: bool
+    scope: str
+    sort: str
+    words: str
+
+    @classmethod
+    def read(cls, query: QueryDict) -> Self:
+        """Return the filters of a query string."""
+        scope, sort = query.get("scope", ""), query.get("sort", "")
+        return cls(
+            done=query.get("state") == "done",
+            scope=scope if scope in queries.SCOPES else "all",
+            sort=sort if sort in queries.SORTS else "newest",
+            words=query.get("q", "").strip()[:200],
+        )
+
+    def address(self, **changes: str) -> str:
+        """Return the query string of these filters with some changed, from the first page."""
+        wanted = {
+            "state": "done" if self.done else "",
+            "scope": "" if self.scope == "all" else self.scope,
+            "sort": "" if self.sort == "newest" else self.sort,
+            "q": self.words,
+            **changes,
+        }
+        return urlencode({key: value for key, value in wanted.items() if value})
+
+
 def _context(request: HttpRequest) -> dict[str, Any]:
     user = request.user
     if not isinstance(user, User):
         raise Http404
-    done = request.GET.get("state") == "done"
+    filters = Filters.read(request.GET)
     visible = permissions.visible_tasks(user)
-    wanted = visible.exclude(state=TaskState.OPEN) if done else visible.filter(state=TaskState.OPEN)
+    opened = visible.filter(state=TaskState.OPEN)
+    wanted = visible.exclude(state=TaskState.OPEN) if filters.done else opened
+    wanted = queries.matching(queries.in_scope(wanted, user, filters.scope), filters.words)
     try:
-        page = queries.page(wanted, after=request.GET.get("after"), limit=PAGE)
+        page = queries.page(wanted, after=request.GET.get("after"), limit=PAGE, sort=filters.sort)
     except queries.BadCursor as error:
         raise Http404(str(error)) from error
-    waiting = visible.filter(state=TaskState.OPEN).values("pk")[:MOST_COUNTED].count()
-    return {"page": page, "done": done, "waiting": waiting, "most": MOST_COUNTED}
+    next_page = filters.address(after=page.next_cursor) if page.next_cursor else ""
+    return {
+        "page": page,
+        "filters": filters,
+        "done": filters.done,
+        "waiting": opened.values("pk")[:MOST_COUNTED].count(),
+        "most": MOST_COUNTED,
+        "next_page": next_page,
+        "tabs": {"open": filters.address(state=""), "done": filters.address(state="done")},
+        "scopes": list(SCOPES.items()),
+        "sorts": list(SORTS.items()),
+    }

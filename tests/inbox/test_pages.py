@@ -1,5 +1,7 @@
 """The pages an approver uses, without a browser."""
 
+import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from django.urls import reverse
 
 from agentruns.models.runs import Run
 from agentruns.models.steering import Agent
+from inbox.models.routing import RoutingRule
 from inbox.models.tasks import HumanTask, TaskState
 from inbox.services import ending
 from tests.support.attack_strings import ATTACKS
@@ -181,3 +184,60 @@ def test_who_may_start_a_run_starts_one_and_watches_it(page: Client, alice: User
     stranger = Client()
     stranger.force_login(User.objects.create_user("mallory"))
     assert stranger.get(started.headers["Location"]).status_code == 404
+
+
+def asked(title: str, **changes: Any) -> HumanTask:
+    task = open_task(CALL.replace('"Deployment"', json.dumps(title)))
+    HumanTask.objects.filter(pk=task.pk).update(**changes)
+    return task
+
+
+def found(page: Client, **query: str) -> list[str]:
+    return [task.title for task in page.get("/", query).context["page"].tasks]
+
+
+def test_a_task_is_found_by_its_words(page: Client, alice: User) -> None:
+    for title in ("Caf\u00e9 budget", "\u90e8\u7f72\u5ba1\u6279", "100% off_sale"):
+        asked(title)
+    assert found(page, q="cafe BUDGET") == ["Caf\u00e9 budget"]
+    assert found(page, q="\u90e8\u7f72") == ["\u90e8\u7f72\u5ba1\u6279"]
+    assert found(page, q="0% off_s") == ["100% off_sale"]
+    assert found(page, q="off.sale") == []
+    assert page.get("/", {"q": "a\x00b"}).status_code == 200
+    assert b"Nothing matches" in page.get("/", {"q": "zzz"}).content
+
+
+def test_an_answered_task_is_found_by_what_was_said(page: Client, task: HumanTask) -> None:
+    answer(page, task, **{"field-comment": "Gr\u00fcn ist gut"})
+    assert found(page, q="grun gut", state="done") == [task.title]
+    assert found(page, q="grun gut") == []
+
+
+def test_the_list_sorts_and_pages_in_every_order(page: Client, alice: User) -> None:
+    for number in range(60):
+        asked(
+            f"T{number}",
+            urgency="high" if number % 7 == 0 else "normal",
+            expires_at=datetime.now(UTC) + timedelta(hours=60 - number),
+        )
+    by_deadline = [f"T{number}" for number in reversed(range(60))]
+    for sort in ("newest", "deadline", "urgency"):
+        first = page.get("/", {"sort": sort})
+        second = page.get(f"/?{first.context['next_page']}")
+        titles = [t.title for r in (first, second) for t in r.context["page"].tasks]
+        assert len(titles) == len(set(titles)) == 60
+        if sort == "deadline":
+            assert titles == by_deadline
+        if sort == "urgency":
+            assert [int(title[1:]) % 7 for title in titles[:9]] == [0] * 9
+        assert page.get("/", {"sort": sort, "after": "x_y"}).status_code == 404
+
+
+def test_scopes_narrow_the_list(page: Client, alice: User) -> None:
+    asked("for the group")
+    rule = RoutingRule.objects.create(name="me")
+    rule.users.add(alice)
+    asked("for me")
+    assert found(page, scope="mine") == ["for me"]
+    assert found(page, scope="groups") == ["for the group"]
+    assert len(found(page, scope="nonsense", sort="nonsense")) == 2
