@@ -14,7 +14,13 @@ from typing import Any, cast
 
 from django.conf import settings
 from django.core.handlers.asgi import ASGIRequest
-from django.http import Http404, HttpRequest, JsonResponse, StreamingHttpResponse
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponseNotFound,
+    JsonResponse,
+    StreamingHttpResponse,
+)
 from django.http.response import HttpResponseBase
 from django.middleware.security import SecurityMiddleware
 from django.urls import get_resolver
@@ -38,7 +44,7 @@ def _resolve(request: HttpRequest) -> HttpResponseBase:
         match = get_resolver().resolve(request.path_info)
         response: HttpResponseBase = match.func(request, *match.args, **match.kwargs)
     except Http404:
-        return JsonResponse({"detail": "Not Found"}, status=404)
+        return HttpResponseNotFound()
     except Exception:
         logger.exception("request failed", extra={"action": "request_failed"})
         return JsonResponse({"detail": "Internal Server Error"}, status=500)
