@@ -64,7 +64,7 @@ def run_loop() -> RunLoop:
     """Return this process's loop."""
     global _current
     with _lock:
-        if _current is None or _current.stopping:
+        if _current is None:
             _current = RunLoop()
         return _current
 

@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from celery.worker import WorkController
 from django.db import close_old_connections, connection
 
 from agentruns import worker
+from agentruns.services import sweeps
 from config.asgi import application
 from config.celery import app
 from config.streams import EndableStreams
@@ -130,6 +132,7 @@ class EmbeddedServer:
         # uvicorn has handlers of its own while it runs and repeats the signal to these afterwards.
         signal.signal(signal.SIGINT, self._on_signal)
         signal.signal(signal.SIGTERM, self._on_signal)
+        self._take_back()
         self._start("worker", self.worker.start)
         self._start("beat", self.beat.start)
         app.send_task("agentruns.sweep")
@@ -143,6 +146,12 @@ class EmbeddedServer:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(1 if self.failed else 0)
+
+    def _take_back(self) -> None:
+        """Runs in flight when the last process was killed need not wait for their leases: whoever
+        holds the data directory is the only one there is."""
+        if connection.vendor == "sqlite":
+            sweeps.reclaim_all(now=datetime.now(UTC))
 
     def _on_signal(self, number: int, frame: object) -> None:
         self.web.should_exit = True

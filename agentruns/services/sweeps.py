@@ -51,9 +51,18 @@ def forget(*, now: datetime) -> int:
 
 def reclaim(*, now: datetime) -> int:
     """Put runs with an ended lease back into the queue; return how many rows changed."""
+    return _requeue(due_leases(), now)
+
+
+def reclaim_all(*, now: datetime) -> int:
+    """The same for every running run, for a process that knows it is the only one."""
+    return _requeue(Run.objects.filter(status=RunStatus.RUNNING), now)
+
+
+def _requeue(lost: QuerySet[Run], now: datetime) -> int:
     changed = 0
-    for run_id, attempt in due_leases().values_list("id", "attempt")[:BATCH]:
-        mine = due_leases().filter(id=run_id, attempt=attempt)
+    for run_id, attempt in list(lost.values_list("id", "attempt")[:BATCH]):
+        mine = lost.filter(id=run_id, attempt=attempt)
         if attempt < MAX_ATTEMPTS:
             changed += mine.update(
                 status=RunStatus.QUEUED, lease_expires_at=None, hinted_at=None, updated_at=now

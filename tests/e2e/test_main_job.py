@@ -119,7 +119,7 @@ def test_the_documented_script_tells_the_same_story(tmp_path: Path) -> None:
 
 def test_killed_in_the_middle_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    with embedded_site(home, "--migrate", "--demo", SAYSO_LEASE_SECONDS="3") as site:
+    with embedded_site(home, "--migrate", "--demo") as site:
         site.wait_until_ready()
         facts = json.loads((home / "demo.json").read_text())
         headers = {"Authorization": f"Bearer {facts['api_key']}"}
@@ -133,9 +133,9 @@ def test_killed_in_the_middle_nothing_is_lost_or_doubled(tmp_path: Path) -> None
         ]
         time.sleep(0.3)
         site.stop(signal.SIGKILL)
-    with embedded_site(home, SAYSO_LEASE_SECONDS="3") as site:
+    with embedded_site(home) as site:
         site.wait_until_ready()
-        give_up = time.monotonic() + 40
+        give_up = time.monotonic() + 15
         waiting = set(started)
         while waiting and time.monotonic() < give_up:
             waiting = {run for run in waiting if status(site.url, run, headers) == "running"}
