@@ -44,7 +44,7 @@ async def play(claimed: ClaimedRun, emit: Callable[[str], None]) -> Ending:
 def ending(outcome: Outcome) -> Ending:
     """Return the outcome as the texts that are stored."""
     if isinstance(outcome, Failed):
-        return failure(outcome.error, outcome.reason)
+        return failure(outcome.error, outcome.reason, transient=outcome.transient)
     snapshot = compact(outcome.snapshot)
     asked = outcome.deferred_call is not None
     key = "deferred_tool_call" if asked else "output"

@@ -4,13 +4,25 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Exists, F, OuterRef, Q, Subquery
+from django.db.models import (
+    Count,
+    DurationField,
+    ExpressionWrapper,
+    F,
+    Min,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Sum,
+)
+from django.db.models.functions import Now
 
-from agentruns.models.runs import TERMINAL, Run, RunEvent, RunStatus
+from agentruns.models.runs import TERMINAL, Run, RunEvent, RunStatus, SweepMark
 from agentruns.models.steering import Agent
 
 SEQUENCE_BITS = 20
@@ -231,12 +243,59 @@ def _wire_event(row: RunEvent) -> WireEvent:
     return WireEvent(row.position, cursor, row.type, envelope)
 
 
-def waiting_counts() -> dict[str, int]:
-    """Return how many runs are queued and running, for health and operators."""
-    children = Run.objects.filter(parent=OuterRef("pk"))
-    asked = Run.objects.filter(status=RunStatus.SUCCEEDED, deferred_call__isnull=False)
+@dataclass(frozen=True)
+class Waiting:
+    """How many, and since when the oldest of them (None without any)."""
+
+    count: int
+    since: datetime | None
+
+
+def active_runs() -> dict[str, Waiting]:
+    """Return what is queued and what is running."""
+    found = Run.objects.filter(status__in=(RunStatus.QUEUED, RunStatus.RUNNING))
+    rows = found.values_list("status").annotate(count=Count("id"), since=Min("created_at"))
+    known = {status: Waiting(count, since) for status, count, since in rows}
     return {
-        "queued": Run.objects.filter(status=RunStatus.QUEUED).count(),
-        "running": Run.objects.filter(status=RunStatus.RUNNING).count(),
-        "waiting": asked.filter(~Exists(children)).count(),
+        status.value: known.get(status, Waiting(0, None))
+        for status in (RunStatus.QUEUED, RunStatus.RUNNING)
     }
+
+
+def ended_runs(
+    *, since: datetime | None, until: datetime, bounds: Sequence[float]
+) -> list[dict[str, Any]]:
+    """Return, by status, how many runs ended in (since, until] and how long they took.
+
+    `count`, `seconds` (their sum) and `within`: how many took at most each of `bounds` (seconds).
+    """
+    ended = Run.objects.filter(finished_at__lte=until)
+    if since is not None:
+        ended = ended.filter(finished_at__gt=since)
+    return durations(ended, "status", F("finished_at") - F("created_at"), bounds)
+
+
+def durations(
+    rows: "QuerySet[Any]", by: str, length: Any, bounds: Sequence[float]
+) -> list[dict[str, Any]]:
+    """Return count, sum and distribution of `length`, a difference of two columns, per `by`."""
+    found = rows.order_by().annotate(length=ExpressionWrapper(length, output_field=DurationField()))
+    within = {
+        f"within_{number}": Count("pk", filter=Q(length__lte=timedelta(seconds=bound)))
+        for number, bound in enumerate(bounds)
+    }
+    return [
+        {
+            by: row[by],
+            "count": row["count"],
+            "seconds": row["total"].total_seconds() if row["total"] else 0.0,
+            "within": [row[name] for name in within],
+        }
+        for row in found.values(by).annotate(count=Count("pk"), total=Sum("length"), **within)
+    ]
+
+
+def sweep_ages() -> dict[str, float]:
+    """Return how long ago each sweep last came to its end, by the database's clock, in seconds."""
+    rows = SweepMark.objects.annotate(now=Now()).values_list("name", "at", "now")
+    return {name: (now - at).total_seconds() for name, at, now in rows}

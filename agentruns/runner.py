@@ -20,6 +20,7 @@ from pydantic_ai import (
     ModelRetry,
     RunUsage,
 )
+from pydantic_ai.exceptions import ModelAPIError
 from pydantic_ai.messages import ModelMessage, ModelRequest, SystemPromptPart
 
 from agentruns.layers.ask_human import AskHumanLayer, AskHumanToolset
@@ -27,7 +28,7 @@ from agentruns.layers.base import CompositionError
 from agentruns.layers.composition import Session, enter
 from agentruns.layers.history import HistoryLayer
 from agentruns.layers.model import Models
-from agentruns.layers.patience import BACKOFF, PatientModel
+from agentruns.layers.patience import BACKOFF, PatientModel, passes
 from agentruns.protocol import wire
 from agentruns.protocol.ask_human import (
     DeferredCallMetadata,
@@ -72,10 +73,14 @@ class Succeeded:
 
 @dataclass(frozen=True)
 class Failed:
-    """`error` is for people and programs alike; it holds no secret."""
+    """`error` is for people and programs alike; it holds no secret.
+
+    `transient`: the same run may succeed a little later.
+    """
 
     error: str
     reason: str | None = None
+    transient: bool = False
 
 
 Outcome = Succeeded | Failed
@@ -97,7 +102,8 @@ async def execute(request: CreateRunRequest, options: RunnerOptions, emit: Emit)
         return Failed(session.without_secrets(str(error)))
     except Exception as error:  # noqa: BLE001 -- whatever a model raises ends the run with its text
         text = _recorded_text(str(error)) or type(error).__name__
-        return Failed(session.without_secrets(text))
+        transient = isinstance(error, ModelAPIError) and passes(error)
+        return Failed(session.without_secrets(text), transient=transient)
 
 
 # The installed pydantic-ai adds advice for developers to these; the protocol's texts end earlier.

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from celery import shared_task
+from celery.exceptions import Reject
 
 from agentruns import worker
 from agentruns.services import sweeps
@@ -11,7 +12,11 @@ from agentruns.services import sweeps
 
 @shared_task(name="agentruns.execute_run")
 def execute_run(run_id: str) -> None:
-    worker.execute(UUID(run_id))
+    try:
+        worker.execute(UUID(run_id))
+    except worker.Stopping as error:
+        # Back to the broker: another worker need not wait for a sweep.
+        raise Reject(str(error), requeue=True) from error
 
 
 @shared_task(name="agentruns.sweep")

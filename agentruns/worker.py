@@ -16,7 +16,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from agentruns import execution
+from agentruns import crashpoints, execution
 from agentruns.connections import kept
 from agentruns.services import lifecycle
 from agentruns.services.events import NewEvent
@@ -69,27 +69,40 @@ def run_loop() -> RunLoop:
         return _current
 
 
+class Stopping(Exception):
+    """This process takes no more runs."""
+
+
 def execute(run_id: UUID) -> None:
-    """Execute a queued run to its end, or return at once when somebody else has it."""
+    """Execute a queued run to its end, or return at once when somebody else has it.
+
+    Raises `Stopping`.
+    """
     runs = run_loop()
-    if not runs.stopping:
-        runs.submit(_execute(runs, run_id)).result()
+    if runs.stopping:
+        raise Stopping(Stopping.__doc__)
+    runs.submit(_execute(runs, run_id)).result()
 
 
-def stop(*, grace: float) -> None:
-    """Give back every run in flight; return when that is done, or after `grace` seconds."""
+def stop(*, patience: float = 0, grace: float) -> None:
+    """Take no more runs; let those in flight end within `patience` seconds, then give them back.
+
+    Returns when that is done, or after another `grace` seconds.
+    """
     runs = _current
     if runs is None:
         return
     runs.stopping = True
-    done = runs.submit(_release_all(runs))
+    done = runs.submit(_release_all(runs, patience))
     try:
-        done.result(timeout=grace)
+        done.result(timeout=patience + grace)
     except TimeoutError:
         logger.warning("runs still held at stop", extra={"action": "stop_timed_out"})
 
 
-async def _release_all(runs: RunLoop) -> None:
+async def _release_all(runs: RunLoop, patience: float) -> None:
+    if patience and runs.held:
+        await asyncio.wait(list(runs.held), timeout=patience)
     tasks = list(runs.held)
     for task in tasks:
         task.cancel()
@@ -97,9 +110,11 @@ async def _release_all(runs: RunLoop) -> None:
 
 
 async def _execute(runs: RunLoop, run_id: UUID) -> None:
+    crashpoints.reach("claim:before")
     claimed = await runs.write(lambda: lifecycle.claim_run(run_id=run_id, now=now()))
     if claimed is None:
         return
+    crashpoints.reach("claim:after_commit")
     task = asyncio.current_task()
     if task is None:
         raise RuntimeError("runs execute as tasks of the run loop")
@@ -155,7 +170,10 @@ class Attempt:
     async def _outcome(self) -> Ending:
         try:
             async with asyncio.timeout(settings.SAYSO_RUN_TIME_LIMIT):
-                return await execution.play(self.claimed, self.emit)
+                crashpoints.reach("model:calling")
+                ending = await execution.play(self.claimed, self.emit)
+                crashpoints.reach("model:answered")
+                return ending
         except TimeoutError:
             limit = settings.SAYSO_RUN_TIME_LIMIT
             return lifecycle.failure(

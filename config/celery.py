@@ -5,10 +5,11 @@ durable: a lost message costs the time until the next sweep.
 """
 
 import os
+import threading
 from typing import Any
 
 from celery import Celery
-from celery.signals import beat_init, worker_init
+from celery.signals import beat_init, worker_init, worker_ready, worker_shutting_down
 from kombu import Exchange, Queue
 
 from config import broker as inprocess
@@ -18,6 +19,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 EXCHANGE = Exchange("sayso")
 RUN_QUEUE = "runs"
+# After its grace a run is given back; the database needs no longer for that (seconds).
+RELEASE_SECONDS = 5.0
 SWEEP_QUEUE = "sweeps"
 
 # Expiring messages: a worker that comes back after hours must not meet hours of ticks.
@@ -83,6 +86,24 @@ app.conf.update(
     beat_enable_remote_control=False,
 )
 app.autodiscover_tasks()
+
+
+@worker_shutting_down.connect
+def _give_runs_back(**kwargs: Any) -> None:
+    """Told to stop: runs end within the grace or go back to the queue. Celery's threads pool knows
+    neither, and would wait for a model as long as that takes."""
+    from agentruns import worker
+
+    grace = get_env().stop_grace
+    threading.Thread(
+        target=worker.stop, kwargs={"patience": grace, "grace": RELEASE_SECONDS}, name="stop"
+    ).start()
+
+
+@worker_ready.connect
+def _sweep_at_start(**kwargs: Any) -> None:
+    for name in SCHEDULE:
+        app.send_task(name)
 
 
 @worker_init.connect

@@ -12,6 +12,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A004
 from django.core.exceptions import ImproperlyConfigured
 
+from agentruns import crashpoints
 from config.env import PREFIX, known_variables
 
 MIN_SECRET_LENGTH = 32
@@ -70,6 +71,22 @@ def _plain_http_in_public() -> Iterator[CheckMessage]:
         )
 
 
+def _crash_point() -> Iterator[CheckMessage]:
+    point = settings.SAYSO_CRASH_AT
+    if point and urlsplit(settings.SAYSO_BASE_URL).scheme == "https":
+        yield Error(
+            "This process would kill itself.",
+            hint="Unset SAYSO_CRASH_AT: it is for tests of what survives a crash.",
+            id="sayso.E006",
+        )
+    elif point and point not in crashpoints.POINTS:
+        yield Error(
+            f"SAYSO_CRASH_AT names no crash point: {point}",
+            hint=f"One of {', '.join(sorted(crashpoints.POINTS))}.",
+            id="sayso.E007",
+        )
+
+
 def _unknown_variables() -> Iterator[CheckMessage]:
     names = {name for name in os.environ if name.startswith(PREFIX)} - known_variables()
     for name in sorted(name for name in names if not name.startswith(TEST_VARIABLES)):
@@ -96,6 +113,7 @@ CHECKS: tuple[Callable[[], Iterator[CheckMessage]], ...] = (
     _wildcard_hosts,
     _no_encryption_key,
     _plain_http_in_public,
+    _crash_point,
     _unknown_variables,
     _static_files_not_collected,
 )

@@ -24,9 +24,8 @@ from django.db import close_old_connections, connection
 
 from agentruns import worker
 from agentruns.services import sweeps
-from config.asgi import application
+from config.asgi import application, streams
 from config.celery import app
-from config.streams import EndableStreams
 
 logger = logging.getLogger(__name__)
 
@@ -98,10 +97,9 @@ class WebServer(uvicorn.Server):
     """uvicorn, with open event streams ended first."""
 
     def __init__(self) -> None:
-        self.streams = EndableStreams(application)
         super().__init__(
             uvicorn.Config(
-                self.streams,
+                application,
                 lifespan="off",
                 ws="none",
                 log_config=None,
@@ -112,7 +110,7 @@ class WebServer(uvicorn.Server):
         )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self.streams.end()
+        streams.end()
         await super().shutdown(sockets)
 
 

@@ -25,7 +25,7 @@ PREFIX = "SAYSO_"
 
 # A secret may also be the content of the file that the variable with this ending names.
 FILE_SUFFIX = "_FILE"
-FILE_FIELDS = ("database_url", "redis_url", "secret_key", "secret_keys")
+FILE_FIELDS = ("database_url", "redis_url", "secret_key", "secret_keys", "metrics_token")
 
 
 def _default_base_url(data: dict[str, Any]) -> str:
@@ -58,6 +58,9 @@ class Env(BaseSettings):
     worker_concurrency: int = Field(64, ge=1, le=1000)
     default_deadline_seconds: int = Field(86_400, ge=1)
     retention_days: int = Field(0, ge=0)
+    stop_grace: int = Field(10, ge=0)
+    metrics_token: SecretStr | None = None
+    crash_at: str = ""
 
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     log_json: bool = False

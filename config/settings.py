@@ -207,5 +207,8 @@ SAYSO_LEASE_SECONDS: int = ENV.lease_seconds
 SAYSO_WORKER_CONCURRENCY: int = ENV.worker_concurrency
 SAYSO_DEFAULT_DEADLINE_SECONDS: int = ENV.default_deadline_seconds
 SAYSO_RETENTION_DAYS: int = ENV.retention_days
+SAYSO_STOP_GRACE: int = ENV.stop_grace
+SAYSO_METRICS_TOKEN: str = ENV.metrics_token.get_secret_value() if ENV.metrics_token else ""
+SAYSO_CRASH_AT: str = ENV.crash_at
 
 LOGGING = logging_config(level=ENV.log_level, as_json=ENV.log_json)

@@ -1,16 +1,18 @@
 """Reads of human tasks, each a fixed number of queries over an index."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.models import User
-from django.db.models import Q, QuerySet
+from django.db.models import Count, F, Min, Q, QuerySet
 
+from agentruns.queries import durations
 from inbox import permissions
-from inbox.models.tasks import HumanTask
+from inbox.models.tasks import HumanTask, TaskState
 from inbox.search import folded
 
 
@@ -118,3 +120,24 @@ def payload(task: HumanTask) -> dict[str, Any]:
     """Return the deferred call as it was stored at opening."""
     found: dict[str, Any] = json.loads(task.payload)
     return found
+
+
+def open_tasks() -> tuple[int, datetime | None, datetime | None]:
+    """Return how many tasks are open, since when the oldest is, and the nearest deadline."""
+    found = HumanTask.objects.filter(state=TaskState.OPEN).aggregate(
+        count=Count("pk"), since=Min("opened_at"), deadline=Min("expires_at")
+    )
+    return found["count"], found["since"], found["deadline"]
+
+
+def closed_tasks(
+    *, since: datetime | None, until: datetime, bounds: Sequence[float]
+) -> list[dict[str, Any]]:
+    """Return, by state, how many tasks closed in (since, until] and how long they were open.
+
+    The shape is that of `agentruns.queries.ended_runs`.
+    """
+    closed = HumanTask.objects.filter(closed_at__lte=until)
+    if since is not None:
+        closed = closed.filter(closed_at__gt=since)
+    return durations(closed, "state", F("closed_at") - F("opened_at"), bounds)

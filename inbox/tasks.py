@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from celery import shared_task
 from django.db import connection
 
+from agentruns.services import sweeps
 from inbox.services import ending
 
 # The next tick goes on where one tick stops.
@@ -19,4 +20,5 @@ def expire_due() -> None:
     give_up = time.monotonic() + SECONDS
     while time.monotonic() < give_up:
         if ending.expire_due(now=datetime.now(UTC), limit=size) < size:
+            sweeps.mark("inbox.expire_due")
             return

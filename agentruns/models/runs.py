@@ -56,7 +56,13 @@ class Run(models.Model):
     status = models.CharField(
         max_length=10, choices=RunStatus.choices, default=RunStatus.QUEUED, db_index=True
     )
+    # The fence: goes up with every claim, and only its holder may write.
     attempt = models.PositiveIntegerField(default=0)
+    # How often a worker was lost with it.
+    lost = models.PositiveSmallIntegerField(default=0)
+    # How often it stands in for a failed one, and when a sweep makes the next.
+    tries = models.PositiveSmallIntegerField(default=0)
+    retry_at = models.DateTimeField(null=True)
     lease_expires_at = models.DateTimeField(null=True)
     hinted_at = models.DateTimeField(null=True)
 
@@ -80,6 +86,10 @@ class Run(models.Model):
         indexes = [
             models.Index(fields=["status", "lease_expires_at"], name="run_status_lease"),
             models.Index(fields=["-created_at", "id"], name="run_newest"),
+            models.Index(fields=["finished_at"], name="run_finished"),
+            models.Index(
+                fields=["retry_at"], name="run_retry", condition=Q(retry_at__isnull=False)
+            ),
         ]
         constraints = [
             models.CheckConstraint(
@@ -136,3 +146,13 @@ class RunEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.type} of {self.run_id}"
+
+
+class SweepMark(models.Model):
+    """When a sweep last came to its end, by the database's clock."""
+
+    name = models.CharField(max_length=40, primary_key=True)
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.name} at {self.at}"

@@ -8,7 +8,7 @@ from celery import current_app
 from django.db import transaction
 from kombu.exceptions import OperationalError
 
-from agentruns import wakeups
+from agentruns import crashpoints, wakeups
 from agentruns.queries import run_topic
 
 logger = logging.getLogger(__name__)
@@ -27,7 +27,9 @@ def run_has_news(run_id: UUID) -> None:
 
 
 def _send(run_id: UUID) -> None:
+    crashpoints.reach("hint:before")
     try:
         current_app.send_task(EXECUTE_RUN, args=[str(run_id)])
     except (OperationalError, OSError):
         logger.warning("hint lost", extra={"action": "hint_lost", "run_id": str(run_id)})
+    crashpoints.reach("hint:after")

@@ -10,10 +10,10 @@ from uuid import UUID, uuid4
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import F, OuterRef, QuerySet, Subquery
+from django.db.models import Case, F, OuterRef, QuerySet, Subquery, When
 from django.db.models.functions import Now
 
-from agentruns import handoff, secrets
+from agentruns import crashpoints, handoff, secrets
 from agentruns.models.runs import Run, RunEvent, RunStatus
 from agentruns.models.steering import Agent, AskHumanPolicy, DeferredHandling
 from agentruns.protocol.limits import tightest
@@ -75,16 +75,22 @@ class Ending:
     error: str | None = None
     reason: str | None = None
     usage: str = "{}"
+    # Of a failure: the same run may succeed a little later.
+    transient: bool = False
 
 
-def failure(error: str, reason: str | None) -> Ending:
+def failure(error: str, reason: str | None, *, transient: bool = False) -> Ending:
     """The ending of a run that failed, with a text that a person understands."""
     error = storable(error)
     terminal = json.dumps({"error": error, "reason": reason}, ensure_ascii=False)
-    return Ending(status=RunStatus.FAILED, terminal=terminal, error=error, reason=reason)
+    return Ending(
+        status=RunStatus.FAILED, terminal=terminal, error=error, reason=reason, transient=transient
+    )
 
 
 HINTED_AT_ONCE = 20
+# An answer that a busy provider kept from the agent is taken to it again after these.
+RETRY_DELAYS = (timedelta(seconds=30), timedelta(minutes=5))
 
 TERMINAL_EVENTS = {
     RunStatus.SUCCEEDED: "run_succeeded",
@@ -192,6 +198,8 @@ def insert_run(run: Run) -> UUID:
         started = NewEvent("run_started", "{}", run.created_at)
         events.append(run_id=run.id, events=[started], last=0)
         hints.run_is_queued(run.id)
+        crashpoints.reach("create:before_commit")
+    crashpoints.reach("create:after_commit")
     return run.id
 
 
@@ -303,6 +311,17 @@ def _hold(run_id: UUID, attempt: int, **changes: Any) -> None:
         raise Fenced(Fenced.__doc__)
 
 
+def _retry_at() -> Any:
+    """When a run that goes on after an answer is tried again: twice, then it is a person's turn."""
+    return Case(
+        *(
+            When(deferred_results__isnull=False, tries=tries, then=database_now(plus=delay))
+            for tries, delay in enumerate(RETRY_DELAYS)
+        ),
+        default=None,
+    )
+
+
 def append_events(
     *,
     run_id: UUID,
@@ -319,6 +338,8 @@ def append_events(
         _hold(run_id, attempt, updated_at=now, lease_expires_at=_lease())
         last = events.append(run_id=run_id, events=new, last=last)
         hints.run_has_news(run_id)
+        crashpoints.reach("append:before_commit")
+    crashpoints.reach("append:after_commit")
     return last
 
 
@@ -332,6 +353,8 @@ def release_run(*, run_id: UUID, attempt: int, now: datetime) -> None:
     with transaction.atomic():
         _hold(run_id, attempt, status=RunStatus.QUEUED, lease_expires_at=None, updated_at=now)
         hints.run_is_queued(run_id)
+        crashpoints.reach("release:before_commit")
+    crashpoints.reach("release:after_commit")
 
 
 def finish_run(
@@ -360,6 +383,7 @@ def finish_run(
             error=ending.error,
             reason=ending.reason,
             usage=ending.usage,
+            retry_at=_retry_at() if ending.transient else None,
             lease_expires_at=None,
             finished_at=now,
             updated_at=now,
@@ -369,6 +393,8 @@ def finish_run(
         if ending.deferred_call is not None:
             _hand_off(run_id, ending.deferred_call, now)
         hints.run_has_news(run_id)
+        crashpoints.reach("finish:before_commit")
+    crashpoints.reach("finish:after_commit")
 
 
 def _hand_off(run_id: UUID, payload: str, now: datetime) -> None:

@@ -9,6 +9,7 @@ from django.db import IntegrityError, connection, transaction
 
 from agentruns.models.runs import Run, RunStatus
 from agentruns.protocol.ask_human import AskHumanToolResult
+from agentruns.services import hints
 from agentruns.services.lifecycle import insert_run, insert_runs
 
 
@@ -20,11 +21,16 @@ class AlreadyResumed(Exception):
     """The run's question has been answered before."""
 
 
-# What a child takes over from its parent; the rest of a run may be large.
-_INHERITED = (
+class NotRetryable(Exception):
+    """Only a run that failed, and that no other run replaced, can be tried again."""
+
+
+# What a child, or a retry, takes over from the run before; the rest of a run may be large.
+_RETRIED = (
     *("session_id", "api_key_id", "requester_id", "agent_id", "deferred_handling"),
-    *("request_digest", "request", "limits", "deferred_call"),
+    *("request_digest", "request", "limits"),
 )
+_INHERITED = (*_RETRIED, "deferred_call")
 
 
 def resume_run(*, run_id: UUID, result: AskHumanToolResult, now: datetime) -> UUID:
@@ -67,19 +73,35 @@ def resume_runs(*, run_ids: Sequence[UUID], result: AskHumanToolResult, now: dat
 def _child(parent: Run, result: AskHumanToolResult, now: datetime) -> Run:
     call_id = json.loads(parent.deferred_call or "{}")["tool_call_id"]
     results = {"calls": {call_id: result.model_dump(mode="json")}, "metadata": {}}
-    return Run(
+    child = Run(
         id=uuid4(),
-        session_id=parent.session_id,
         parent=parent,
-        api_key_id=parent.api_key_id,
-        requester_id=parent.requester_id,
-        agent_id=parent.agent_id,
-        deferred_handling=parent.deferred_handling,
-        request_digest=parent.request_digest,
-        # Sealed as it is: an answer must count even while its key is missing.
-        request=parent.request,
-        limits=parent.limits,
         deferred_results=json.dumps(results, ensure_ascii=False),
         created_at=now,
         updated_at=now,
     )
+    # The request stays sealed as it is: an answer must count even while its key is missing.
+    for name in _RETRIED:
+        setattr(child, name, getattr(parent, name))
+    return child
+
+
+def retry_run(*, run_id: UUID, now: datetime) -> UUID:
+    """Queue a run of the same request, and the same answer, in place of one that failed.
+
+    The failed run stays as it ended. Raises `NotRetryable`.
+    """
+    with transaction.atomic():
+        replaced = Run.objects.filter(id=run_id, status=RunStatus.FAILED, superseded=False).update(
+            superseded=True, retry_at=None
+        )
+        if not replaced:
+            raise NotRetryable(NotRetryable.__doc__)
+        failed = Run.objects.get(id=run_id)
+        retry = Run(
+            id=uuid4(), retry_of=failed, tries=failed.tries + 1, created_at=now, updated_at=now
+        )
+        for name in (*_RETRIED, "deferred_results", "parent_id"):
+            setattr(retry, name, getattr(failed, name))
+        hints.run_has_news(run_id)
+        return insert_run(retry)

@@ -1,5 +1,6 @@
 """What makes it correct when hints, workers or machines are lost."""
 
+import contextlib
 import json
 import logging
 from datetime import datetime, timedelta
@@ -7,32 +8,54 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 
-from agentruns.models.runs import Run, RunStatus
+from agentruns.models.runs import Run, RunStatus, SweepMark
 from agentruns.models.steering import DeferredHandling
 from agentruns.services import events, hints
 from agentruns.services.clock import database_now
 from agentruns.services.events import NewEvent
 from agentruns.services.lifecycle import due_leases
+from agentruns.services.resuming import NotRetryable, retry_run
 
 logger = logging.getLogger(__name__)
 
-MAX_ATTEMPTS = 5
+MAX_LOSSES = 5
 BATCH = 500
+MARK_AGE = timedelta(seconds=2)
 # A queued run whose hint is older than this is hinted again.
 HINT_AGE = timedelta(seconds=5)
 WORKER_LOST = (
-    f"The run was started {MAX_ATTEMPTS} times and its worker stopped each time before it ended."
+    f"The run was started {MAX_LOSSES} times and its worker was lost each time before it ended."
 )
 
 
 def sweep(*, now: datetime) -> None:
     """Requeue what lost its worker and hint what waits; any number of sweepers may run at once."""
     reclaim(now=now)
+    retry_due(now=now)
     hint_queued(now=now)
     forget(now=now)
+    mark("agentruns.sweep")
+
+
+def mark(name: str) -> None:
+    """Record that a sweep came to its end; written at most once in `MARK_AGE`."""
+    old = SweepMark.objects.filter(name=name, at__lt=database_now(plus=-MARK_AGE))
+    if not old.update(at=Now()) and not SweepMark.objects.filter(name=name).exists():
+        SweepMark.objects.get_or_create(name=name, defaults={"at": Now()})
+
+
+def retry_due(*, now: datetime) -> int:
+    """Take answers that a busy provider kept from their agents there again; return how many."""
+    due = Run.objects.filter(retry_at__lte=Now(), status=RunStatus.FAILED, superseded=False)
+    retried = 0
+    for run_id in list(due.order_by("retry_at").values_list("id", flat=True)[:BATCH]):
+        with contextlib.suppress(NotRetryable):
+            retry_run(run_id=run_id, now=now)
+            retried += 1
+    return retried
 
 
 def forget(*, now: datetime) -> int:
@@ -61,11 +84,15 @@ def reclaim_all(*, now: datetime) -> int:
 
 def _requeue(lost: QuerySet[Run], now: datetime) -> int:
     changed = 0
-    for run_id, attempt in list(lost.values_list("id", "attempt")[:BATCH]):
+    for run_id, attempt, losses in list(lost.values_list("id", "attempt", "lost")[:BATCH]):
         mine = lost.filter(id=run_id, attempt=attempt)
-        if attempt < MAX_ATTEMPTS:
+        if losses + 1 < MAX_LOSSES:
             changed += mine.update(
-                status=RunStatus.QUEUED, lease_expires_at=None, hinted_at=None, updated_at=now
+                status=RunStatus.QUEUED,
+                lost=F("lost") + 1,
+                lease_expires_at=None,
+                hinted_at=None,
+                updated_at=now,
             )
         else:
             changed += _give_up(mine, run_id, now)

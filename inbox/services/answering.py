@@ -12,6 +12,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models.functions import Now
 
+from agentruns import crashpoints
 from agentruns.protocol.ask_human import (
     AskHumanAction,
     AskHumanParagraphField,
@@ -102,7 +103,12 @@ def submit(
         if not _close(task, user_id, result, answer, now):
             task.refresh_from_db()
             return _earlier(task, answer)
-        return Decision(TaskState.SUBMITTED, _go_on(task, user_id, api_key_id, action, result, now))
+        decision = Decision(
+            TaskState.SUBMITTED, _go_on(task, user_id, api_key_id, action, result, now)
+        )
+        crashpoints.reach("submit:before_commit")
+    crashpoints.reach("submit:after_commit")
+    return decision
 
 
 def _visible(task_id: UUID, user_id: int) -> tuple[HumanTask, User]:

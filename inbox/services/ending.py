@@ -9,6 +9,7 @@ from django.db import connection, transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
+from agentruns import crashpoints
 from agentruns.protocol.ask_human import AskHumanResultAction, AskHumanToolResult
 from agentruns.services.lifecycle import cancel_session
 from agentruns.services.resuming import resume_run, resume_runs
@@ -65,6 +66,8 @@ def _expire_batch(now: datetime, limit: int) -> int:
         )
         runs = [run_id for _, run_id in found if run_id is not None]
         resume_runs(run_ids=runs, result=TIMEOUT, now=now)
+        crashpoints.reach("expire:before_commit")
+    crashpoints.reach("expire:after_commit")
     return changed
 
 

@@ -41,7 +41,7 @@ def asked() -> UUID:
     return run_id
 
 
-def finish(claim: ClaimedRun, **fields: str) -> None:
+def finish(claim: ClaimedRun, **fields: Any) -> None:
     ending = Ending(status=RunStatus.SUCCEEDED, terminal='{"output":null}', **fields)
     lifecycle.finish_run(run_id=claim.run_id, attempt=claim.attempt, new=[], ending=ending, now=NOW)
 
@@ -105,7 +105,7 @@ def test_a_run_whose_lease_holds_is_left_alone() -> None:
 def test_a_run_that_keeps_losing_its_worker_fails_with_a_reason() -> None:
     claim = claimed(queued())
     Run.objects.filter(id=claim.run_id).update(
-        attempt=sweeps.MAX_ATTEMPTS, lease_expires_at=NOW - timedelta(days=300)
+        lost=sweeps.MAX_LOSSES - 1, lease_expires_at=NOW - timedelta(days=300)
     )
     sweeps.reclaim(now=NOW)
     run = Run.objects.get(id=claim.run_id)

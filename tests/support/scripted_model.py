@@ -189,6 +189,13 @@ def sleep(turn: Turn) -> list[Step]:
     return [Pause(float(turn.rest)), "slept"]
 
 
+def ask_slowly(turn: Turn) -> list[Step]:
+    """Some text, a wait, and only then the question, or its answer: `SLOWASK seconds`."""
+    last = as_json(turn.returns[-1]) if turn.returns else turn.ask(DEFAULT_QUESTION)
+    # With text before it an answer would not be JSON.
+    return [*([] if turn.returns else ["Let me see. "]), Pause(float(turn.rest)), last]
+
+
 def stream(turn: Turn) -> list[Step]:
     count, _, delay = turn.rest.partition(" ")
     steps: list[Step] = []
@@ -228,6 +235,7 @@ ASKING: Mapping[str, Callable[[Turn], list[Step]]] = {
 
 OTHER: Mapping[str, Callable[[Turn], list[Step]]] = {
     "ASK2": ask_twice,
+    "SLOWASK": ask_slowly,
     "WRONG": unknown_tool,
     "OUT": output,
     "OUTBAD": output_bad_then_good,

@@ -1,0 +1,1 @@
+"""Real processes killed, frozen and stopped; brokers and databases taken away."""
