@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lock openapi
+.PHONY: help run test soak check lock openapi
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/'
@@ -18,6 +18,11 @@ test: $(VENV)/.dev ## Run the tests on SQLite, then what touches the database on
 	@if [ -n "$$CI" ] || $(BIN)/python -m tests.support.servers postgres; then \
 		SAYSO_TEST_DB=postgres $(BIN)/pytest $(PYTEST_ARGS) $(wildcard tests/agentruns tests/inbox tests/races); \
 	fi
+
+soak: $(VENV)/.dev ## Ten minutes of random kills, and the races in their thousands (SECONDS=600 RACES=10000)
+	SAYSO_TEST_SOAK_SECONDS=$(or $(SECONDS),600) SAYSO_TEST_RACES=$(or $(RACES),10000) \
+		$(BIN)/pytest -s --timeout 7200 tests/faults/test_soak.py tests/races
+	SAYSO_TEST_DB=postgres SAYSO_TEST_RACES=$(or $(RACES),10000) $(BIN)/pytest --timeout 7200 tests/races
 
 check: $(VENV)/.dev ## Format, lint, types, import contracts, migrations, templates
 	$(BIN)/ruff format --check .

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from django.db import InterfaceError, OperationalError, connection
+from django.db import connection
 
 T = TypeVar("T")
 
@@ -30,10 +30,11 @@ def kept(call: Callable[[], T]) -> T:
         _drop_if_dead()
     try:
         return call()
-    except (OperationalError, InterfaceError):
-        connection.close()
-        raise
     finally:
+        # Django marks a connection on errors after which it may be of no use, also where the call
+        # has made an answer of the error.
+        if connection.errors_occurred:
+            connection.close()
         _used.at = time.monotonic()
 
 

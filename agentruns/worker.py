@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from django.conf import settings
+from django.db import InterfaceError, OperationalError
 
 from agentruns import crashpoints, execution
 from agentruns.connections import kept
@@ -29,6 +30,9 @@ T = TypeVar("T")
 DB_THREADS = 4
 # Events wait this long for company before they are written (seconds).
 BATCH_SECONDS = 0.05
+# Between the tries to end a run while the database is away (seconds).
+FINISH_DELAYS = (0.2, 0.5, 1, 2, 4, 8)
+NO_DATABASE = (OperationalError, InterfaceError)
 
 
 def now() -> datetime:
@@ -146,6 +150,8 @@ class Attempt:
         self.claimed = claimed
         self.buffer: list[NewEvent] = []
         self.last = claimed.last
+        # So many events at the head of the buffer may have been written: nobody has said.
+        self.doubtful = 0
         self.news = asyncio.Event()
 
     def emit(self, data: str) -> None:
@@ -197,20 +203,45 @@ class Attempt:
                 await self._flush()
 
     def _renew(self) -> None:
-        lifecycle.renew_lease(run_id=self.claimed.run_id, attempt=self.claimed.attempt)
+        try:
+            lifecycle.renew_lease(run_id=self.claimed.run_id, attempt=self.claimed.attempt)
+        except NO_DATABASE:
+            self._log_failure("lease_not_renewed")
 
     async def _flush(self) -> None:
+        """Write what there is. Without a database it waits in the buffer: the model goes on."""
         batch, self.buffer = self.buffer, []
+        try:
+            await self.runs.write(lambda: self._append(batch))
+        except NO_DATABASE:
+            self._log_failure("events_not_written")
+            self.buffer = batch + self.buffer
+            self.doubtful = len(batch)
+
+    def _append(self, batch: list[NewEvent]) -> None:
+        self._resolve_doubt(batch)
         if batch:
-            self.last = await self.runs.write(
-                lambda: lifecycle.append_events(
-                    run_id=self.claimed.run_id,
-                    attempt=self.claimed.attempt,
-                    new=batch,
-                    now=now(),
-                    last=self.last,
-                )
+            self.last = lifecycle.append_events(
+                run_id=self.claimed.run_id,
+                attempt=self.claimed.attempt,
+                new=batch,
+                now=now(),
+                last=self.last,
             )
+
+    def _resolve_doubt(self, batch: list[NewEvent]) -> None:
+        """Drop what was written although its commit was never acknowledged. Nobody else writes
+        while the attempt holds."""
+        if self.doubtful:
+            last = lifecycle.last_position(self.claimed.run_id)
+            if last != self.last:
+                del batch[: self.doubtful]
+                self.last = last
+            self.doubtful = 0
+
+    def _log_failure(self, action: str) -> None:
+        extra = {"action": action, "run_id": str(self.claimed.run_id)}
+        logger.warning("database failed", extra=extra, exc_info=True)
 
     async def _end(self, ending: Ending) -> None:
         batch, self.buffer = self.buffer, []
@@ -231,13 +262,25 @@ class Attempt:
             )
 
     async def _finish(self, batch: list[NewEvent], ending: Ending) -> None:
-        await self.runs.write(
-            lambda: lifecycle.finish_run(
-                run_id=self.claimed.run_id,
-                attempt=self.claimed.attempt,
-                new=batch,
-                ending=ending,
-                now=now(),
-                last=self.last,
-            )
+        """End the run; what a model has said is worth waiting for a database that comes back.
+
+        Doing it again is safe: where the first one was committed unheard, this attempt is fenced.
+        """
+        for delay in FINISH_DELAYS:
+            try:
+                return await self.runs.write(lambda: self._store(batch, ending))
+            except NO_DATABASE:
+                self._log_failure("end_not_written")
+                await asyncio.sleep(delay)
+        return await self.runs.write(lambda: self._store(batch, ending))
+
+    def _store(self, batch: list[NewEvent], ending: Ending) -> None:
+        self._resolve_doubt(batch)
+        lifecycle.finish_run(
+            run_id=self.claimed.run_id,
+            attempt=self.claimed.attempt,
+            new=batch,
+            ending=ending,
+            now=now(),
+            last=self.last,
         )

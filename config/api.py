@@ -1,10 +1,12 @@
 """The API and the one map from what went wrong to what the caller reads."""
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
+from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.views.decorators.http import require_safe
 from ninja import NinjaAPI
@@ -20,6 +22,8 @@ from inbox.api import router as tasks
 from inbox.services import answering
 
 PREFIX = "/api/"
+
+logger = logging.getLogger(__name__)
 
 
 def _key(request: HttpRequest) -> ApiKey:
@@ -51,6 +55,15 @@ for known, status in (
     (answering.TaskAlreadyDecided, 409),
 ):
     api.add_exception_handler(known, _problem(status))
+
+
+@api.exception_handler(InterfaceError)
+@api.exception_handler(OperationalError)
+def _no_database(request: HttpRequest, error: Exception) -> HttpResponse:
+    logger.error("database failed", extra={"action": "database_failed"}, exc_info=error)
+    # Where a commit was not acknowledged, nobody knows whether it happened.
+    problem = "The database does not answer. The same answer or idempotency_key may be sent again."
+    return JsonResponse({"detail": problem}, status=503, headers={"Retry-After": "2"})
 
 
 @api.exception_handler(BodyRefused)

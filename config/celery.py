@@ -9,7 +9,13 @@ import threading
 from typing import Any
 
 from celery import Celery
-from celery.signals import beat_init, worker_init, worker_ready, worker_shutting_down
+from celery.signals import (
+    beat_init,
+    setup_logging,
+    worker_init,
+    worker_ready,
+    worker_shutting_down,
+)
 from kombu import Exchange, Queue
 
 from config import broker as inprocess
@@ -86,6 +92,11 @@ app.conf.update(
     beat_enable_remote_control=False,
 )
 app.autodiscover_tasks()
+
+
+@setup_logging.connect
+def _leave_logging(**kwargs: Any) -> None:
+    """Django has set it up, the same for all processes; Celery would raise the level."""
 
 
 @worker_shutting_down.connect

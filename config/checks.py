@@ -71,15 +71,18 @@ def _plain_http_in_public() -> Iterator[CheckMessage]:
         )
 
 
-def _crash_point() -> Iterator[CheckMessage]:
-    point = settings.SAYSO_CRASH_AT
-    if point and urlsplit(settings.SAYSO_BASE_URL).scheme == "https":
+def _crash_point_in_production() -> Iterator[CheckMessage]:
+    if settings.SAYSO_CRASH_AT and urlsplit(settings.SAYSO_BASE_URL).scheme == "https":
         yield Error(
             "This process would kill itself.",
             hint="Unset SAYSO_CRASH_AT: it is for tests of what survives a crash.",
             id="sayso.E006",
         )
-    elif point and point not in crashpoints.POINTS:
+
+
+def _unknown_crash_point() -> Iterator[CheckMessage]:
+    point = settings.SAYSO_CRASH_AT
+    if point and point not in crashpoints.POINTS:
         yield Error(
             f"SAYSO_CRASH_AT names no crash point: {point}",
             hint=f"One of {', '.join(sorted(crashpoints.POINTS))}.",
@@ -113,7 +116,8 @@ CHECKS: tuple[Callable[[], Iterator[CheckMessage]], ...] = (
     _wildcard_hosts,
     _no_encryption_key,
     _plain_http_in_public,
-    _crash_point,
+    _crash_point_in_production,
+    _unknown_crash_point,
     _unknown_variables,
     _static_files_not_collected,
 )

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import Case, F, OuterRef, QuerySet, Subquery, When
+from django.db.models import Case, F, Max, OuterRef, QuerySet, Subquery, When
 from django.db.models.functions import Now
 
 from agentruns import crashpoints, handoff, secrets
@@ -340,6 +340,13 @@ def append_events(
         hints.run_has_news(run_id)
         crashpoints.reach("append:before_commit")
     crashpoints.reach("append:after_commit")
+    return last
+
+
+def last_position(run_id: UUID) -> int | None:
+    """Return the packed position of the run's last event."""
+    found = RunEvent.objects.filter(run=run_id).aggregate(last=Max("position"))
+    last: int | None = found["last"]
     return last
 
 

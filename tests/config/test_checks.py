@@ -62,6 +62,16 @@ def test_plain_http_off_this_machine_is_an_error(address: str) -> None:
         assert ids() == {"sayso.E005"}
 
 
+@override_settings(SAYSO_CRASH_AT="claim:before", SAYSO_BASE_URL="https://sayso.example")
+def test_a_crash_point_in_production_is_an_error() -> None:
+    assert ids() == {"sayso.E006"}
+
+
+@override_settings(SAYSO_CRASH_AT="tea:break")
+def test_an_unknown_crash_point_is_an_error() -> None:
+    assert ids() == {"sayso.E007"}
+
+
 @pytest.mark.parametrize("host", ["localhost", "sayso.localhost", "127.0.0.1", "127.8.8.8", "::1"])
 def test_loopback_is_this_machine(host: str) -> None:
     assert is_loopback(host)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from agentruns import crashpoints
-from tests.support.cluster import Cluster, Member, Web, eventually
+from tests.support.cluster import Cluster, Member, Web
+from tests.support.processes import eventually
 from tests.support.story import Story, assert_told_once
 
 pytestmark = [pytest.mark.postgres, pytest.mark.redis]

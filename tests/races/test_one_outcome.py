@@ -3,23 +3,19 @@
 `test_submit_races` shows what a naive variant would do.
 """
 
-import threading
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.contrib.auth.models import Group, User
-from django.db import connection
 
 from agentruns.models.runs import Run
 from inbox.models.tasks import HumanTask, TaskState
 from inbox.services import answering, ending
+from tests.support.at_once import ROUNDS, at_once
 from tests.support.questions import open_task
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-ROUNDS = 10
 
 
 @pytest.fixture
@@ -29,28 +25,6 @@ def people() -> list[User]:
     for user in users:
         user.groups.add(group)
     return users
-
-
-def at_once(*calls: Callable[[], object]) -> list[object]:
-    """Run the calls in threads that start together; return results or exceptions."""
-    barrier = threading.Barrier(len(calls))
-    outcomes: list[object] = [None] * len(calls)
-
-    def play(index: int, call: Callable[[], object]) -> None:
-        barrier.wait()
-        try:
-            outcomes[index] = call()
-        except Exception as error:  # noqa: BLE001 -- a refusal is an outcome
-            outcomes[index] = error
-        finally:
-            connection.close()
-
-    threads = [threading.Thread(target=play, args=pair) for pair in enumerate(calls)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return outcomes
 
 
 def answer(task: HumanTask, user: User, action: str) -> answering.Decision:

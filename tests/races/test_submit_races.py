@@ -9,6 +9,7 @@ from django.contrib.auth.models import Group, User
 from django.db import connection
 
 from inbox.models.tasks import HumanTask, TaskEvent, TaskState
+from tests.support.at_once import ROUNDS
 from tests.support.questions import open_task
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -69,5 +70,5 @@ def test_reading_before_saving_decides_twice(people: list[User]) -> None:
 
 
 def test_a_guarded_update_decides_once(people: list[User]) -> None:
-    for _ in range(10):
+    for _ in range(ROUNDS):
         assert decisions_in_lock_step(guarded, people) == 1

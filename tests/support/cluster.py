@@ -8,10 +8,10 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx
@@ -21,20 +21,14 @@ from cryptography.fernet import Fernet
 
 from config.env import BASE_DIR
 from tests.support import environment
-from tests.support.processes import free_port, inherited_environment
+from tests.support.processes import eventually, free_port, inherited_environment
 
 BIN = Path(sys.executable).parent
 
-
-def eventually(check: Callable[[], Any], what: str, seconds: float = 30) -> Any:
-    """Return the first true value of `check`; raises `AssertionError` when there is none in time."""
-    give_up = time.monotonic() + seconds
-    while True:
-        if found := check():
-            return found
-        if time.monotonic() > give_up:
-            raise AssertionError(f"did not happen within {seconds} s: {what}")
-        time.sleep(0.05)
+# As docs/operations.md has them.
+WEB = "uvicorn config.asgi:application"
+WORKER = "celery --app config worker"
+BEAT = "celery --app config beat"
 
 
 class OwnRedis:
@@ -106,6 +100,9 @@ class Member:
         return self.log.read_text(encoding="utf-8", errors="replace")
 
 
+M = TypeVar("M", bound=Member)
+
+
 class Web(Member):
     """A uvicorn process and its address."""
 
@@ -148,7 +145,7 @@ class Cluster:
 
     def web(self, **variables: str) -> Web:
         port = free_port()
-        command = ["uvicorn", "config.asgi:application", "--port", str(port)]
+        command = [*WEB.split(), "--port", str(port)]
         command += ["--timeout-graceful-shutdown", "5", "--no-access-log"]
         web = self._start(Web, "web", command, variables)
         web.url = f"http://127.0.0.1:{port}"
@@ -157,16 +154,14 @@ class Cluster:
 
     def worker(self, queues: str = "runs", **variables: str) -> Member:
         name = f"{queues}-{uuid.uuid4().hex[:6]}"
-        command = ["celery", "--app", "config", "worker", "--queues", queues]
+        command = [*WORKER.split(), "--queues", queues]
         command += ["--hostname", name, "--without-gossip", "--without-mingle"]
         return self._start(Member, queues, command, variables)
 
     def beat(self, **variables: str) -> Member:
-        return self._start(Member, "beat", ["celery", "--app", "config", "beat"], variables)
+        return self._start(Member, "beat", BEAT.split(), variables)
 
-    def _start(
-        self, kind: type[Any], name: str, command: list[str], variables: dict[str, str]
-    ) -> Any:
+    def _start(self, kind: type[M], name: str, command: list[str], variables: dict[str, str]) -> M:
         log = self.folder / f"{name}-{len(self.members)}.log"
         program = [str(BIN / command[0]), *command[1:]]
         member = kind(program, log, self.variables | variables)
@@ -183,6 +178,13 @@ class Cluster:
         with psycopg.connect(self.database_url, autocommit=True) as connection:
             cursor = connection.execute(statement.encode(), parameters)
             return cursor.fetchall() if cursor.description else []
+
+    def crew(self) -> "Web":
+        """Start one of each kind; return the web process."""
+        self.beat()
+        self.worker()
+        self.worker("sweeps")
+        return self.web()
 
     def close(self) -> None:
         for member in self.members:
@@ -218,5 +220,3 @@ def cluster(folder: Path) -> Iterator[Cluster]:
             yield made
         finally:
             made.close()
-
-

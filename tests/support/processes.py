@@ -6,9 +6,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -28,6 +29,17 @@ def inherited_environment() -> dict[str, str]:
     Under `SAYSO_TEST_DB=postgres`, `DATABASE_URL` names the maintenance database of the server.
     """
     return {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
+
+
+def eventually(check: Callable[[], Any], what: str, seconds: float = 30) -> Any:
+    """Return the first true value of `check`. Raises `AssertionError` without one in time."""
+    give_up = time.monotonic() + seconds
+    while True:
+        if found := check():
+            return found
+        if time.monotonic() > give_up:
+            raise AssertionError(f"did not happen within {seconds} s: {what}")
+        time.sleep(0.05)
 
 
 class EmbeddedSite:

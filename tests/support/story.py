@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from tests.support.cluster import eventually
+from tests.support.processes import eventually
 
 CONTEXT = {
     "tenant_id": "t",
