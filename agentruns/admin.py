@@ -14,7 +14,7 @@ from pydantic import ValidationError as Malformed
 from agentruns.models.runs import Run, RunEvent
 from agentruns.models.steering import Agent, ApiKey, AskHumanPolicy
 from agentruns.protocol.runs import Composition
-from agentruns.services import keys, lifecycle
+from agentruns.services import keys, lifecycle, resuming
 
 # Django's classes take no type arguments at run time.
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class RunAdmin(ReadOnlyAdmin):
     list_filter = ("status", "agent")
     list_select_related = ("agent", "requester")
     search_fields = ("id", "session_id")
-    actions = ("cancel",)
+    actions = ("cancel", "retry")
     # `request` is encrypted and may hold credentials: it is not shown.
     fields = (
         *("id", "status", "session_id", "parent", "agent", "requester", "api_key"),
@@ -164,6 +164,17 @@ class RunAdmin(ReadOnlyAdmin):
             except lifecycle.RunFinished as error:
                 messages.warning(request, f"{run.id}: {error}")
         messages.success(request, f"{ended} cancelled.")
+
+    @admin.action(description="Try the selected failed runs again", permissions=["cancel"])
+    def retry(self, request: HttpRequest, queryset: QuerySet[Run]) -> None:
+        retried = 0
+        for run in queryset:
+            try:
+                resuming.retry_run(run_id=run.id, now=datetime.now(UTC))
+                retried += 1
+            except resuming.NotRetryable as error:
+                messages.warning(request, f"{run.id}: {error}")
+        messages.success(request, f"{retried} queued again.")
 
 
 def _pretty(text: str | None) -> str:

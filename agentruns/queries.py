@@ -186,6 +186,11 @@ def run_topic(run_id: UUID | str) -> str:
     return f"run:{run_id}"
 
 
+def stop_topic(run_id: UUID | str) -> str:
+    """The wake-up topic on which a run's worker hears that the run was cancelled."""
+    return f"stop:{run_id}"
+
+
 class BadCursor(ValueError):
     """A cursor looks like 1796099536926-0."""
 

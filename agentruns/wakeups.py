@@ -1,7 +1,7 @@
 """Hints that something has news. Never the source of truth: a lost hint costs one poll.
 
 Embedded: subscribers live in this process. Distributed: Redis pub/sub carries the topic, and one
-listener thread per process fans it out.
+listener thread per process and kind of topic (what stands before its colon) fans it out.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ CHANNEL = "sayso:wakeups"
 
 _lock = threading.Lock()
 _waiting: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
-_listener: threading.Thread | None = None
+_listeners: dict[str, threading.Thread] = {}
 _publisher: redis.Redis | None = None
 
 
@@ -31,7 +31,7 @@ def publish(topic: str) -> None:
         _deliver(topic)
         return
     try:
-        _redis().publish(CHANNEL, topic)
+        _redis().publish(_channel(topic), topic)
     except redis.RedisError:
         logger.warning("wake-up lost", extra={"action": "wakeup_lost", "topic": topic})
 
@@ -43,7 +43,7 @@ def subscribed(topic: str) -> Iterator[asyncio.Event]:
     with _lock:
         _waiting.setdefault(topic, set()).add(entry)
     if not settings.SAYSO_EMBEDDED:
-        _listen()
+        _listen(_channel(topic))
     try:
         yield entry[1]
     finally:
@@ -82,20 +82,24 @@ def _redis() -> redis.Redis:
     return _publisher
 
 
-def _listen() -> None:
-    global _listener
+def _channel(topic: str) -> str:
+    return f"{CHANNEL}:{topic.partition(':')[0]}"
+
+
+def _listen(channel: str) -> None:
     with _lock:
-        if _listener is None:
-            _listener = threading.Thread(target=_forward, name="wakeups", daemon=True)
-            _listener.start()
+        if channel not in _listeners:
+            thread = threading.Thread(target=_forward, args=(channel,), name=channel, daemon=True)
+            _listeners[channel] = thread
+            thread.start()
 
 
-def _forward() -> None:
+def _forward(channel: str) -> None:
     connection: Any = redis.Redis.from_url(settings.SAYSO_REDIS_URL)
     while True:
         try:
             with connection.pubsub(ignore_subscribe_messages=True) as subscription:
-                subscription.subscribe(CHANNEL)
+                subscription.subscribe(channel)
                 for message in subscription.listen():
                     _deliver(message["data"].decode())
         except redis.RedisError:

@@ -17,8 +17,10 @@ from uuid import UUID
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
 
-from agentruns import crashpoints, execution
+from agentruns import crashpoints, execution, wakeups
 from agentruns.connections import kept
+from agentruns.models.runs import RunStatus
+from agentruns.queries import stop_topic
 from agentruns.services import lifecycle
 from agentruns.services.events import NewEvent
 from agentruns.services.lifecycle import ClaimedRun, Ending, Fenced
@@ -123,10 +125,13 @@ async def _execute(runs: RunLoop, run_id: UUID) -> None:
     if task is None:
         raise RuntimeError("runs execute as tasks of the run loop")
     runs.held[task] = claimed
+    fields = {"run_id": str(run_id), "attempt": claimed.attempt}
+    logger.info("run claimed", extra={"action": "run_claimed", **fields})
     try:
-        await Attempt(runs, claimed).play()
+        ended = await Attempt(runs, claimed).play()
+        logger.info("run ended", extra={"action": "run_ended", "status": ended, **fields})
     except Fenced:
-        logger.info("run fenced", extra={"action": "run_fenced", "run_id": str(run_id)})
+        logger.info("run fenced", extra={"action": "run_fenced", **fields})
     except asyncio.CancelledError:
         if not runs.stopping:
             raise
@@ -158,7 +163,14 @@ class Attempt:
         self.buffer.append(NewEvent("pydantic_ai_event", data, now()))
         self.news.set()
 
-    async def play(self) -> None:
+    async def play(self) -> str:
+        """Return the status that the run ended with. Raises `Fenced`."""
+        # News of the model and news of the run's end elsewhere are looked after in one place.
+        with wakeups.subscribed(stop_topic(self.claimed.run_id)) as self.news:
+            ending = await self._ending()
+        return await self._end(ending)
+
+    async def _ending(self) -> Ending:
         player = asyncio.create_task(self._outcome())
         keeper = asyncio.create_task(self._keep(player))
         try:
@@ -166,12 +178,11 @@ class Attempt:
             self.news.set()
             # Not cancelled: a batch on its way must be written before the terminal event.
             await keeper
-            ending = await player
+            return await player
         finally:
             for task in (keeper, player):
                 task.cancel()
             await asyncio.gather(keeper, player, return_exceptions=True)
-        await self._end(ending)
 
     async def _outcome(self) -> Ending:
         try:
@@ -188,7 +199,10 @@ class Attempt:
             )
 
     async def _keep(self, player: "asyncio.Task[Ending]") -> None:
-        """Write batches while there is news, renew the lease while there is none."""
+        """Write batches while there is news, renew the lease while there is none.
+
+        Raises `Fenced` where the run has ended, or is another attempt's, meanwhile.
+        """
         while not player.done():
             try:
                 async with asyncio.timeout(settings.SAYSO_LEASE_SECONDS / 3):
@@ -228,6 +242,8 @@ class Attempt:
                 now=now(),
                 last=self.last,
             )
+        else:
+            lifecycle.renew_lease(run_id=self.claimed.run_id, attempt=self.claimed.attempt)
 
     def _resolve_doubt(self, batch: list[NewEvent]) -> None:
         """Drop what was written although its commit was never acknowledged. Nobody else writes
@@ -243,10 +259,11 @@ class Attempt:
         extra = {"action": action, "run_id": str(self.claimed.run_id)}
         logger.warning("database failed", extra=extra, exc_info=True)
 
-    async def _end(self, ending: Ending) -> None:
+    async def _end(self, ending: Ending) -> str:
         batch, self.buffer = self.buffer, []
         try:
             await self._finish(batch, ending)
+            return ending.status
         except Fenced:
             raise
         except lifecycle.TooManyQuestions as error:
@@ -260,6 +277,7 @@ class Attempt:
             await self._finish(
                 batch, lifecycle.failure("The run's result could not be stored.", reason)
             )
+        return RunStatus.FAILED
 
     async def _finish(self, batch: list[NewEvent], ending: Ending) -> None:
         """End the run; what a model has said is worth waiting for a database that comes back.

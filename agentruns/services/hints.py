@@ -9,7 +9,7 @@ from django.db import transaction
 from kombu.exceptions import OperationalError
 
 from agentruns import crashpoints, wakeups
-from agentruns.queries import run_topic
+from agentruns.queries import run_topic, stop_topic
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +24,11 @@ def run_is_queued(run_id: UUID) -> None:
 def run_has_news(run_id: UUID) -> None:
     """Wake whoever watches the run, once the transaction has committed."""
     transaction.on_commit(partial(wakeups.publish, run_topic(run_id)))
+
+
+def run_was_cancelled(run_id: UUID) -> None:
+    """Have its worker stop the model at once, once the transaction has committed."""
+    transaction.on_commit(partial(wakeups.publish, stop_topic(run_id)))
 
 
 def _send(run_id: UUID) -> None:

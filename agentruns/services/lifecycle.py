@@ -445,6 +445,7 @@ def cancel_run(*, run_id: UUID, reason: str | None, message: str | None, now: da
             data = json.dumps({"reason": reason, "message": message})
             events.append(run_id=run_id, events=[NewEvent("run_cancelled", data, now)])
             hints.run_has_news(run_id)
+            hints.run_was_cancelled(run_id)
             return
     status = Run.objects.filter(id=run_id).values_list("status", flat=True).first()
     if status is None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,6 +29,8 @@ from inbox.models.tasks import HumanTask, TaskEvent, TaskState
 from inbox.search import searchable
 
 MAX_TEXT = 20_000
+
+logger = logging.getLogger(__name__)
 
 
 class TaskNotFound(Exception):
@@ -108,6 +111,8 @@ def submit(
         )
         crashpoints.reach("submit:before_commit")
     crashpoints.reach("submit:after_commit")
+    extra = {"action": "task_submitted", "task_id": str(task_id), "run_id": str(task.run_id)}
+    logger.info("task submitted", extra=extra | {"next_run_id": str(decision.next_run_id)})
     return decision
 
 

@@ -68,6 +68,7 @@ def _expire_batch(now: datetime, limit: int) -> int:
         resume_runs(run_ids=runs, result=TIMEOUT, now=now)
         crashpoints.reach("expire:before_commit")
     crashpoints.reach("expire:after_commit")
+    logger.info("tasks expired", extra={"action": "tasks_expired", "count": changed})
     return changed
 
 

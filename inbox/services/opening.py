@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -17,6 +18,8 @@ from inbox import permissions, routing
 from inbox.models.routing import RoutingRule
 from inbox.models.tasks import HumanTask, TaskEvent, TaskState
 from inbox.search import searchable
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_GROUP = "approvers"
 NOBODY = "Nobody was available to answer."
@@ -62,6 +65,8 @@ def open_task(
     )
     _address(task, rule)
     _record(task, "opened", {"digest": task.digest}, now)
+    extra = {"action": "task_opened", "task_id": str(task.pk), "run_id": str(run_id)}
+    logger.info("task opened", extra=extra)
     if not permissions.asked_people(task).exists():
         _nobody(task, now)
 
