@@ -21,11 +21,18 @@ EVENT_LIMIT = 500
 
 def _own_run(request: HttpRequest, run_id: str) -> UUID:
     """Return the id of a run that the key made; raises `RunNotFound` for everything else."""
+    found = _run_id(run_id)
+    if not queries.run_exists(found, api_key_id=key_of(request).pk):
+        raise lifecycle.RunNotFound(lifecycle.RunNotFound.__doc__)
+    return found
+
+
+def _run_id(text: str) -> UUID:
     try:
-        found = UUID(run_id)
+        found = UUID(text)
     except ValueError as error:
         raise lifecycle.RunNotFound(lifecycle.RunNotFound.__doc__) from error
-    if str(found) != run_id or not queries.run_exists(found, api_key_id=key_of(request).pk):
+    if str(found) != text:
         raise lifecycle.RunNotFound(lifecycle.RunNotFound.__doc__)
     return found
 
@@ -60,7 +67,9 @@ def create_run(request: HttpRequest) -> HttpResponse:
 
 @router.get("/runs/{run_id}", summary="A run's status")
 def get_run(request: HttpRequest, run_id: str) -> HttpResponse:
-    status = queries.run_status(_own_run(request, run_id), api_key_id=key_of(request).pk)
+    status = queries.run_status(_run_id(run_id), api_key_id=key_of(request).pk)
+    if status is None:
+        raise lifecycle.RunNotFound(lifecycle.RunNotFound.__doc__)
     return JsonResponse(status)
 
 

@@ -155,7 +155,9 @@ def wire_status(status: str) -> str:
 
 def run_status(run_id: UUID, *, api_key_id: int) -> dict[str, Any] | None:
     """Return the status body of a run that the key made, or None."""
-    run = Run.objects.filter(id=run_id, api_key_id=api_key_id).first()
+    # The rest of a run may be large.
+    wanted = ("id", "status", "created_at", "updated_at", "error")
+    run = Run.objects.filter(id=run_id, api_key_id=api_key_id).only(*wanted).order_by().first()
     if run is None:
         return None
     return {

@@ -84,7 +84,7 @@ def _environment(home: Path, port: int) -> dict[str, str]:
         "DJANGO_SETTINGS_MODULE": "config.settings",
         "SAYSO_HOME": str(home),
         "PORT": str(port),
-        "SAYSO_EXTRA_MODELS": "tests.support.scripted_model",
+        "SAYSO_EXTRA_MODELS": "tests.support.scripted_model,benchmarks.clock_model",
         "SAYSO_LOG_LEVEL": "ERROR",
     }
 

@@ -108,19 +108,25 @@ def get_task(request: HttpRequest, task_id: str) -> HttpResponse:
 @router.post("/tasks/{task_id}/submit", summary="Answer a human task")
 def submit(request: HttpRequest, task_id: str) -> HttpResponse:
     key = key_of(request)
-    task = _task(request, task_id)
-    body = parse_body(request.body, request.content_type, SubmitRequest)
-    if not key.may_answer:
+    wanted = _uuid(task_id)
+    if wanted is None or not key.may_answer:
+        _task(request, task_id)
         raise KeyMayNotAnswer(KeyMayNotAnswer.__doc__)
-    decision = answering.submit(
-        task_id=task.pk,
-        user_id=key.owner_id,
-        action_id=body.action,
-        values=body.values,
-        digest=body.digest,
-        now=datetime.now(UTC),
-        api_key_id=key.pk,
-    )
+    body = parse_body(request.body, request.content_type, SubmitRequest)
+    try:
+        decision = answering.submit(
+            task_id=wanted,
+            user_id=key.owner_id,
+            action_id=body.action,
+            values=body.values,
+            digest=body.digest,
+            now=datetime.now(UTC),
+            api_key_id=key.pk,
+        )
+    except answering.TaskNotFound as error:
+        # A key sees the tasks of its own runs also where its owner does not.
+        _task(request, task_id)
+        raise answering.NotAnApprover(answering.NotAnApprover.__doc__) from error
     next_run = str(decision.next_run_id) if decision.next_run_id else None
     return JsonResponse({"state": decision.state, "next_run_id": next_run})
 

@@ -193,7 +193,8 @@ def _earlier_run(run: Run) -> UUID | None:
 
 def insert_run(run: Run) -> UUID:
     """Store a queued run with its first event and hint a worker after the commit."""
-    with transaction.atomic():
+    # No savepoint: whoever calls inside a transaction of theirs takes all of it back on an error.
+    with transaction.atomic(savepoint=False):
         run.save(force_insert=True)
         started = NewEvent("run_started", "{}", run.created_at)
         events.append(run_id=run.id, events=[started], last=0)

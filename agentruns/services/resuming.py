@@ -40,12 +40,12 @@ def resume_run(*, run_id: UUID, result: AskHumanToolResult, now: datetime) -> UU
     """
     if not connection.in_atomic_block:
         raise RuntimeError("the answer and the run it starts belong in one transaction")
-    parent = Run.objects.filter(id=run_id, status=RunStatus.SUCCEEDED).first()
-    if parent is None or parent.deferred_call is None:
+    asked = Run.objects.filter(id=run_id, status=RunStatus.SUCCEEDED, deferred_call__isnull=False)
+    parent = asked.only(*_INHERITED).order_by().first()
+    if parent is None:
         raise NotResumable(NotResumable.__doc__)
     try:
-        with transaction.atomic():
-            return insert_run(_child(parent, result, now))
+        return insert_run(_child(parent, result, now))
     except IntegrityError as error:
         raise AlreadyResumed(AlreadyResumed.__doc__) from error
 

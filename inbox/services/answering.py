@@ -92,9 +92,7 @@ def submit(
     Raises `TaskNotFound`, `NotAnApprover`, `TaskChanged`, `InvalidAnswer`, `TaskAlreadyDecided`.
     """
     with transaction.atomic():
-        task, user = _visible(task_id, user_id)
-        if task.state == TaskState.OPEN and not permissions.can_decide(user, task):
-            raise NotAnApprover(NotAnApprover.__doc__)
+        task = _asked(task_id, user_id)
         if digest != task.digest or _sha256(task.payload) != task.digest:
             raise TaskChanged(TaskChanged.__doc__)
         args = DeferredToolCallPayload.model_validate_json(task.payload).args
@@ -116,12 +114,19 @@ def submit(
     return decision
 
 
-def _visible(task_id: UUID, user_id: int) -> tuple[HumanTask, User]:
-    user = User.objects.filter(pk=user_id).first()
-    task = permissions.visible_tasks(user).filter(pk=task_id).first() if user else None
-    if user is None or task is None:
+def _asked(task_id: UUID, user_id: int) -> HumanTask:
+    task = HumanTask.objects.filter(pk=task_id).first()
+    if task is None:
         raise TaskNotFound(TaskNotFound.__doc__)
-    return task, user
+    if permissions.asked_people(task).filter(pk=user_id).exists():
+        return task
+    # Who wasn't asked learns of the task only where they may see it.
+    user = User.objects.filter(pk=user_id).first()
+    if user is None or not permissions.visible_tasks(user).filter(pk=task_id).exists():
+        raise TaskNotFound(TaskNotFound.__doc__)
+    if task.state == TaskState.OPEN:
+        raise NotAnApprover(NotAnApprover.__doc__)
+    return task
 
 
 def _sha256(text: str) -> str:
