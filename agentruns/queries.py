@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -24,6 +24,7 @@ from django.db.models.functions import Now
 
 from agentruns.models.runs import TERMINAL, Run, RunEvent, RunStatus, SweepMark
 from agentruns.models.steering import Agent
+from agentruns.protocol.runs import HISTORY_LAYER_NAME
 
 SEQUENCE_BITS = 20
 LAST_POSITION = 2**63 - 1
@@ -84,6 +85,49 @@ def session_chain(session_id: UUID) -> list[RunSummary]:
         )
         for run in runs.order_by("created_at", "id")
     ]
+
+
+@dataclass(frozen=True)
+class Said:
+    """One thing said in a session: by the `user`, the `agent`, or a person as an `answer`."""
+
+    by: str
+    text: str
+
+
+# A conversation beside a form shows so much (messages, characters each).
+MOST_SAID = 40
+LONGEST_SAID = 4_000
+
+
+def conversation(run_id: UUID) -> list[Said]:
+    """Return what was said up to the end of the run, without the model's instructions."""
+    snapshot = Run.objects.filter(id=run_id).values_list("snapshot", flat=True).first()
+    layers = json.loads(snapshot or "null") or {}
+    found = [
+        said
+        for layer in layers.get("layers", [])
+        if layer["name"] == HISTORY_LAYER_NAME
+        for message in (layer.get("runtime_state") or {}).get("messages", [])
+        for part in message.get("parts", [])
+        for said in _said(part)
+    ]
+    return found[-MOST_SAID:]
+
+
+_SPEAKERS = {"user-prompt": "user", "text": "agent", "tool-return": "answer"}
+
+
+def _said(part: dict[str, Any]) -> Iterator[Said]:
+    by = _SPEAKERS.get(part.get("part_kind", ""))
+    content = part.get("content")
+    if by == "answer" and isinstance(content, dict):
+        content = content.get("rendered_content") or content.get("message")
+    if isinstance(content, list):
+        content = "\n".join(item for item in content if isinstance(item, str))
+    if by and isinstance(content, str) and content.strip():
+        more = "…" if len(content) > LONGEST_SAID else ""
+        yield Said(by, content[:LONGEST_SAID] + more)
 
 
 def sessions_of_key(

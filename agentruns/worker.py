@@ -116,6 +116,12 @@ async def _release_all(runs: RunLoop, patience: float) -> None:
 
 
 async def _execute(runs: RunLoop, run_id: UUID) -> None:
+    # Subscribed before it is claimed: whoever cancels it from then on is heard.
+    with wakeups.subscribed(stop_topic(run_id)) as news:
+        await _claim_and_play(runs, run_id, news)
+
+
+async def _claim_and_play(runs: RunLoop, run_id: UUID, news: asyncio.Event) -> None:
     crashpoints.reach("claim:before")
     claimed = await runs.write(lambda: lifecycle.claim_run(run_id=run_id, now=now()))
     if claimed is None:
@@ -128,7 +134,7 @@ async def _execute(runs: RunLoop, run_id: UUID) -> None:
     fields = {"run_id": str(run_id), "attempt": claimed.attempt}
     logger.info("run claimed", extra={"action": "run_claimed", **fields})
     try:
-        ended = await Attempt(runs, claimed).play()
+        ended = await Attempt(runs, claimed, news).play()
         logger.info("run ended", extra={"action": "run_ended", "status": ended, **fields})
     except Fenced:
         logger.info("run fenced", extra={"action": "run_fenced", **fields})
@@ -148,16 +154,19 @@ def _release(claimed: ClaimedRun) -> None:
 
 
 class Attempt:
-    """One attempt at one run: buffers its events, writes them in batches, ends it."""
+    """One attempt at one run: buffers its events, writes them in batches, ends it.
 
-    def __init__(self, runs: RunLoop, claimed: ClaimedRun) -> None:
+    `news` is set by the model's events and by the run's end elsewhere.
+    """
+
+    def __init__(self, runs: RunLoop, claimed: ClaimedRun, news: asyncio.Event) -> None:
         self.runs = runs
         self.claimed = claimed
         self.buffer: list[NewEvent] = []
         self.last = claimed.last
         # So many events at the head of the buffer may have been written: nobody has said.
         self.doubtful = 0
-        self.news = asyncio.Event()
+        self.news = news
 
     def emit(self, data: str) -> None:
         self.buffer.append(NewEvent("pydantic_ai_event", data, now()))
@@ -165,10 +174,7 @@ class Attempt:
 
     async def play(self) -> str:
         """Return the status that the run ended with. Raises `Fenced`."""
-        # News of the model and news of the run's end elsewhere are looked after in one place.
-        with wakeups.subscribed(stop_topic(self.claimed.run_id)) as self.news:
-            ending = await self._ending()
-        return await self._end(ending)
+        return await self._end(await self._ending())
 
     async def _ending(self) -> Ending:
         player = asyncio.create_task(self._outcome())

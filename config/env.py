@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from cryptography.fernet import Fernet
 from django.core.exceptions import ImproperlyConfigured
@@ -25,7 +25,14 @@ PREFIX = "SAYSO_"
 
 # A secret may also be the content of the file that the variable with this ending names.
 FILE_SUFFIX = "_FILE"
-FILE_FIELDS = ("database_url", "redis_url", "secret_key", "secret_keys", "metrics_token")
+FILE_FIELDS = (
+    "database_url",
+    "redis_url",
+    "secret_key",
+    "secret_keys",
+    "metrics_token",
+    "smtp_url",
+)
 
 
 def _default_base_url(data: dict[str, Any]) -> str:
@@ -61,6 +68,9 @@ class Env(BaseSettings):
     stop_grace: int = Field(10, ge=0)
     metrics_token: SecretStr | None = None
     crash_at: str = ""
+
+    smtp_url: SecretStr | None = None
+    mail_from: str = "sayso@localhost"
 
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     log_json: bool = False
@@ -107,6 +117,21 @@ class Env(BaseSettings):
             except ValueError:
                 raise ValueError(f"key {number} is not a Fernet key (32 bytes, base64)") from None
         return value
+
+    @property
+    def smtp(self) -> dict[str, Any]:
+        """Django's mail settings; no host where there is no mail server."""
+        parts = urlsplit(self.smtp_url.get_secret_value() if self.smtp_url else "")
+        secure = parts.scheme == "smtps"
+        return {
+            "EMAIL_HOST": parts.hostname or "",
+            "EMAIL_PORT": parts.port or (465 if secure else 587),
+            "EMAIL_HOST_USER": unquote(parts.username or ""),
+            "EMAIL_HOST_PASSWORD": unquote(parts.password or ""),
+            "EMAIL_USE_SSL": secure,
+            "EMAIL_USE_TLS": bool(parts.username) and not secure,
+            "EMAIL_TIMEOUT": 10,
+        }
 
     @property
     def embedded(self) -> bool:

@@ -51,6 +51,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "inbox.personal.personal",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -128,11 +129,15 @@ AUTH_PASSWORD_VALIDATORS = [
     )
 ]
 
+vars().update(ENV.smtp)
+DEFAULT_FROM_EMAIL = ENV.mail_from
+
 SESSION_COOKIE_AGE = 8 * 60 * 60
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = ENV.https
 CSRF_COOKIE_HTTPONLY = True
+CSRF_FAILURE_VIEW = "inbox.views.expired.csrf_failure"
 CSRF_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SECURE = ENV.https
 CSRF_TRUSTED_ORIGINS = [ENV.base_url]

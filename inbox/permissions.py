@@ -1,12 +1,20 @@
 """Who may see and who may decide: buttons and checks come from the same functions."""
 
+from datetime import UTC, datetime
+
 from django.contrib.auth.models import User
 from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
 
 from inbox.models.tasks import HumanTask, TaskState
 
 SUBMIT = "submit"
 CANCEL = "cancel"
+CLAIM = "claim"
+RELEASE = "release"
+HAND_OVER = "hand_over"
+EXTEND = "extend"
+COMMENT = "comment"
 
 
 def asked_people(task: HumanTask) -> QuerySet[User]:
@@ -31,14 +39,39 @@ def visible_tasks(user: User) -> QuerySet[HumanTask]:
     return HumanTask.objects.filter(asked | Q(requester=user))
 
 
-def can_decide(user: User, task: HumanTask) -> bool:
+def unclaimed(*, by_others_than: int) -> Q:
+    """The condition under which this user may claim or answer, by the database's clock."""
+    return (
+        Q(claimed_by__isnull=True) | Q(claimed_by=by_others_than) | Q(claim_expires_at__lte=Now())
+    )
+
+
+def claimed_by_other(user_id: int, task: HumanTask) -> bool:
+    """Whether somebody else is at work on the task, by this process's clock."""
+    if task.claimed_by_id in (None, user_id) or task.claim_expires_at is None:
+        return False
+    return task.claim_expires_at > datetime.now(UTC)
+
+
+def is_asked(user: User, task: HumanTask) -> bool:
     """Only people whom the task asks decide; operators and superusers as such do not."""
-    return task.state == TaskState.OPEN and asked_people(task).filter(pk=user.pk).exists()
+    return asked_people(task).filter(pk=user.pk).exists()
 
 
 def actions_for(user: User, task: HumanTask) -> frozenset[str]:
-    """Return what the user may do to the task now: `SUBMIT`, `CANCEL`, both or nothing."""
-    allowed = {SUBMIT} if can_decide(user, task) else set()
-    if task.state == TaskState.OPEN and user.has_perm("inbox.change_humantask"):
+    """Return the names of what the user may do to the task now."""
+    if task.state != TaskState.OPEN or not user.is_active:
+        return frozenset()
+    allowed = _of_the_asked(user, task) if is_asked(user, task) else set[str]()
+    if user.has_perm("inbox.change_humantask"):
         allowed.add(CANCEL)
-    return frozenset(allowed)
+    sees = allowed or task.requester_id == user.pk or user.has_perm("inbox.view_humantask")
+    return frozenset(allowed | {COMMENT}) if sees else frozenset()
+
+
+def _of_the_asked(user: User, task: HumanTask) -> set[str]:
+    allowed = {EXTEND} if task.extend_seconds and not task.extended else set()
+    if claimed_by_other(user.pk, task):
+        return allowed
+    held = task.claimed_by_id == user.pk and task.claim_expires_at is not None
+    return allowed | {SUBMIT, HAND_OVER} | ({RELEASE} if held else {CLAIM})

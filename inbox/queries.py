@@ -77,7 +77,7 @@ def page(
     order = SORTS[sort]
     if after:
         tasks = tasks.filter(_behind(order, _parse(after, len(order))))
-    found = list(tasks.select_related("rule").order_by(*order)[: limit + 1])
+    found = list(tasks.select_related("rule", "claimed_by").order_by(*order)[: limit + 1])
     more = len(found) > limit
     found = found[:limit]
     return Page(found, _cursor(found[-1], order) if more else None)
@@ -114,6 +114,13 @@ def _parse(cursor: str, parts: int) -> list[Any]:
     if moment.tzinfo is None or "\x00" in cursor:
         raise BadCursor(BadCursor.__doc__)
     return [*values[:-2], moment, task_id]
+
+
+def next_open(user: User, *, besides: HumanTask) -> HumanTask | None:
+    """Return the open task, of those the user may decide now, whose deadline is nearest."""
+    mine = permissions.visible_tasks(user).filter(state=TaskState.OPEN).exclude(pk=besides.pk)
+    free = mine.filter(permissions.unclaimed(by_others_than=user.pk))
+    return free.exclude(requester=user).order_by("expires_at").first()
 
 
 def payload(task: HumanTask) -> dict[str, Any]:

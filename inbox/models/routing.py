@@ -25,6 +25,12 @@ class RoutingRule(models.Model):
         default=86_400, validators=[MinValueValidator(1), MaxValueValidator(YEAR)]
     )
     requester_may_answer = models.BooleanField(default=False)
+    # A claim keeps others from answering for so long.
+    claim_seconds = models.PositiveIntegerField(
+        default=1800, validators=[MinValueValidator(10), MaxValueValidator(YEAR)]
+    )
+    # Whoever is asked may put the deadline off by so much, once; 0 forbids it.
+    extend_seconds = models.PositiveIntegerField(default=0, validators=[MaxValueValidator(YEAR)])
 
     class Meta:
         ordering = ["position", "id"]

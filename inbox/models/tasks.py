@@ -47,8 +47,17 @@ class HumanTask(models.Model):
     )
     requester_may_answer = models.BooleanField(default=False)
 
+    claim_seconds = models.PositiveIntegerField(default=1800)
+    extend_seconds = models.PositiveIntegerField(default=0)
+
     opened_at = models.DateTimeField()
     expires_at = models.DateTimeField()
+    extended = models.BooleanField(default=False)
+    # Who is at work on it; others may not answer until the claim lapses.
+    claimed_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+"
+    )
+    claim_expires_at = models.DateTimeField(null=True)
     closed_at = models.DateTimeField(null=True)
     closed_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+"
@@ -56,6 +65,8 @@ class HumanTask(models.Model):
     # The AskHumanToolResult as JSON, once there is one.
     result = models.TextField(null=True)  # noqa: DJ001 -- absent until decided
     answer_digest = models.CharField(max_length=64, default="")
+    # What the approver wrote to the agent beside the form.
+    note = models.TextField(default="", blank=True)
 
     class Meta:
         indexes = [
@@ -74,6 +85,11 @@ class HumanTask(models.Model):
                 name="task_closed_unless_open",
                 condition=Q(state=TaskState.OPEN, closed_at__isnull=True)
                 | (~Q(state=TaskState.OPEN) & Q(closed_at__isnull=False)),
+            ),
+            models.CheckConstraint(
+                name="task_claimed_until",
+                condition=Q(claimed_by__isnull=True, claim_expires_at__isnull=True)
+                | Q(claimed_by__isnull=False, claim_expires_at__isnull=False),
             ),
             models.CheckConstraint(
                 name="task_result_when_it_resumes",
@@ -101,3 +117,19 @@ class TaskEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.type} of {self.task_id}"
+
+
+class Draft(models.Model):
+    """What somebody has typed so far and not sent."""
+
+    task = models.ForeignKey(HumanTask, models.CASCADE, related_name="drafts")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
+    # {"values": {field: text}, "note": text} as JSON.
+    content = models.TextField()
+    saved_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(name="draft_once", fields=["task", "user"])]
+
+    def __str__(self) -> str:
+        return f"draft of {self.task_id}"

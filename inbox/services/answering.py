@@ -11,6 +11,7 @@ from uuid import UUID
 
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from agentruns import crashpoints
@@ -25,10 +26,13 @@ from agentruns.protocol.ask_human import (
 )
 from agentruns.services.resuming import resume_run
 from inbox import permissions
-from inbox.models.tasks import HumanTask, TaskEvent, TaskState
+from inbox.models.tasks import Draft, HumanTask, TaskEvent, TaskState
 from inbox.search import searchable
+from inbox.services import hints
 
 MAX_TEXT = 20_000
+MAX_NOTE = 5_000
+UNSTORABLE = "This text has characters that can't be stored."
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +64,10 @@ class TaskExpired(TaskAlreadyDecided):
     """The deadline passed before your answer arrived; your answer was not applied."""
 
 
+class ClaimedByOther(Exception):
+    """Somebody else is at work on this; your answer was not applied."""
+
+
 class InvalidAnswer(Exception):
     """The answer does not fit the form."""
 
@@ -85,25 +93,28 @@ def submit(
     values: Mapping[str, object],
     digest: str,
     now: datetime,
+    note: str = "",
     api_key_id: int | None = None,
 ) -> Decision:
     """Record the answer and let the agent go on with it; the same answer again: the same Decision.
 
-    Raises `TaskNotFound`, `NotAnApprover`, `TaskChanged`, `InvalidAnswer`, `TaskAlreadyDecided`.
+    Raises `TaskNotFound`, `NotAnApprover`, `TaskChanged`, `InvalidAnswer`, `ClaimedByOther` and
+    `TaskAlreadyDecided`.
     """
     with transaction.atomic():
         task = _asked(task_id, user_id)
         if digest != task.digest or _sha256(task.payload) != task.digest:
             raise TaskChanged(TaskChanged.__doc__)
         args = DeferredToolCallPayload.model_validate_json(task.payload).args
-        action, cleaned = clean(args, action_id, values)
-        answer = _sha256(json.dumps([user_id, action.id, cleaned], sort_keys=True))
+        action, cleaned = clean(args, action_id, values, note)
+        answer = _sha256(json.dumps([user_id, action.id, cleaned, note], sort_keys=True))
         if task.state != TaskState.OPEN:
             return _earlier(task, answer)
-        result = _result(args, action, cleaned)
-        if not _close(task, user_id, result, answer, now):
+        result = _result(args, action, cleaned, note)
+        if not _close(task, user_id, result, answer, note, now):
             task.refresh_from_db()
             return _earlier(task, answer)
+        Draft.objects.filter(task=task, user_id=user_id).delete()
         decision = Decision(
             TaskState.SUBMITTED, _go_on(task, user_id, api_key_id, action, result, now)
         )
@@ -134,6 +145,8 @@ def _sha256(text: str) -> str:
 
 
 def _earlier(task: HumanTask, answer: str) -> Decision:
+    if _open(task).exists():
+        raise ClaimedByOther(ClaimedByOther.__doc__)
     if task.state in (TaskState.OPEN, TaskState.EXPIRED):
         raise TaskExpired(task=task)
     if task.state != TaskState.SUBMITTED or task.answer_digest != answer:
@@ -143,18 +156,31 @@ def _earlier(task: HumanTask, answer: str) -> Decision:
     return Decision(task.state, UUID(next_run) if next_run else None)
 
 
+def _open(task: HumanTask) -> QuerySet[HumanTask]:
+    return HumanTask.objects.filter(pk=task.pk, state=TaskState.OPEN, expires_at__gt=Now())
+
+
 def _close(
-    task: HumanTask, user_id: int, result: AskHumanToolResult, answer: str, now: datetime
+    task: HumanTask,
+    user_id: int,
+    result: AskHumanToolResult,
+    answer: str,
+    note: str,
+    now: datetime,
 ) -> int:
-    return HumanTask.objects.filter(
-        pk=task.pk, state=TaskState.OPEN, expires_at__gt=Now(), digest=task.digest
-    ).update(
-        state=TaskState.SUBMITTED,
-        closed_at=now,
-        closed_by_id=user_id,
-        result=result.model_dump_json(),
-        search=f"{task.search} {searchable(result.values.values())}",
-        answer_digest=answer,
+    free = permissions.unclaimed(by_others_than=user_id)
+    return (
+        _open(task)
+        .filter(free, digest=task.digest)
+        .update(
+            state=TaskState.SUBMITTED,
+            closed_at=now,
+            closed_by_id=user_id,
+            note=note,
+            result=result.model_dump_json(),
+            search=f"{task.search} {searchable(result.values.values())}",
+            answer_digest=answer,
+        )
     )
 
 
@@ -176,17 +202,20 @@ def _go_on(
         data=json.dumps(data),
         created_at=now,
     )
+    hints.tasks_changed()
     return next_run
 
 
 def clean(
-    args: AskHumanToolArgs, action_id: str, values: Mapping[str, object]
+    args: AskHumanToolArgs, action_id: str, values: Mapping[str, object], note: str = ""
 ) -> tuple[AskHumanAction, dict[str, str]]:
     """Return the chosen action and the values that go back to the model. Raises `InvalidAnswer`."""
     errors: dict[str, list[str]] = {}
     action = next((action for action in args.actions if action.id == action_id), None)
     if action is None:
         errors["action"] = ["Choose one of the actions."]
+    if problem := _note_problem(note):
+        errors["note"] = [problem]
     known = {field.name for field in args.fields}
     errors.update({key: ["There is no such field."] for key in values if key not in known})
     cleaned: dict[str, str] = {}
@@ -220,29 +249,40 @@ def _text_problem(field: AskHumanParagraphField, value: str) -> str | None:
         return "This field is required."
     if len(value) > MAX_TEXT:
         return f"Enter at most {MAX_TEXT} characters."
-    if "\x00" in value or any("\ud800" <= character <= "\udfff" for character in value):
-        return "This text has characters that can't be stored."
-    return None
+    return UNSTORABLE if _unstorable(value) else None
+
+
+def _note_problem(note: str) -> str | None:
+    if len(note) > MAX_NOTE:
+        return f"Enter at most {MAX_NOTE} characters."
+    return UNSTORABLE if _unstorable(note) else None
+
+
+def _unstorable(text: str) -> bool:
+    return "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _result(
-    args: AskHumanToolArgs, action: AskHumanAction, values: dict[str, str]
+    args: AskHumanToolArgs, action: AskHumanAction, values: dict[str, str], note: str
 ) -> AskHumanToolResult:
     return AskHumanToolResult(
         status="submitted",
         action=AskHumanResultAction(id=action.id, label=action.label),
         values=dict(values),
-        message=f"An approver chose {action.label}.",
-        rendered_content=render(args, action, values),
+        message=f"An approver chose {action.label}{' and left a note' if note else ''}.",
+        rendered_content=render(args, action, values, note),
     )
 
 
-def render(args: AskHumanToolArgs, action: AskHumanAction, values: dict[str, str]) -> str:
+def render(
+    args: AskHumanToolArgs, action: AskHumanAction, values: dict[str, str], note: str = ""
+) -> str:
     """Return the answered form as plain text."""
     lines = [args.title] if args.title else []
     lines.append(args.question)
     lines += [f"{field.label}: {_shown(field, values.get(field.name))}" for field in args.fields]
-    return "\n".join([*lines, f"Decision: {action.label}"])
+    lines.append(f"Decision: {action.label}")
+    return "\n".join([*lines, f"Note: {note}"] if note else lines)
 
 
 def _shown(field: Any, value: str | None) -> str:

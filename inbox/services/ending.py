@@ -14,6 +14,7 @@ from agentruns.protocol.ask_human import AskHumanResultAction, AskHumanToolResul
 from agentruns.services.lifecycle import cancel_session
 from agentruns.services.resuming import resume_run, resume_runs
 from inbox.models.tasks import HumanTask, TaskEvent, TaskState
+from inbox.services import hints
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ def _expire_batch(now: datetime, limit: int) -> int:
         TaskEvent.objects.bulk_create(
             TaskEvent(task_id=task_id, type="expired", created_at=now) for task_id in ids
         )
+        hints.tasks_changed()
         runs = [run_id for _, run_id in found if run_id is not None]
         resume_runs(run_ids=runs, result=TIMEOUT, now=now)
         crashpoints.reach("expire:before_commit")
@@ -128,6 +130,8 @@ def _end_once(session_id: UUID, user_id: int | None, now: datetime) -> int:
                 task_id=task_id, type="ended", actor_id=user_id, created_at=now
             )
         changed += ended
+    if changed:
+        hints.tasks_changed()
     return changed
 
 
@@ -138,5 +142,6 @@ def _go_on(
     TaskEvent.objects.create(
         task=task, type=kind, actor_id=user_id, data=json.dumps({}), created_at=now
     )
+    hints.tasks_changed()
     if task.run_id is not None:
         resume_run(run_id=task.run_id, result=result, now=now)

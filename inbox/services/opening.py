@@ -18,10 +18,13 @@ from inbox import permissions, routing
 from inbox.models.routing import RoutingRule
 from inbox.models.tasks import HumanTask, TaskEvent, TaskState
 from inbox.search import searchable
+from inbox.services import hints
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_GROUP = "approvers"
+# Where no rule says how long a claim holds.
+CLAIM_SECONDS = 1800
 NOBODY = "Nobody was available to answer."
 
 
@@ -60,6 +63,8 @@ def open_task(
         rule=rule,
         requester_id=requester_id,
         requester_may_answer=rule.requester_may_answer if rule else False,
+        claim_seconds=rule.claim_seconds if rule else CLAIM_SECONDS,
+        extend_seconds=rule.extend_seconds if rule else 0,
         opened_at=now,
         expires_at=database_now(plus=timedelta(seconds=seconds)),
     )
@@ -67,6 +72,7 @@ def open_task(
     _record(task, "opened", {"digest": task.digest}, now)
     extra = {"action": "task_opened", "task_id": str(task.pk), "run_id": str(run_id)}
     logger.info("task opened", extra=extra)
+    hints.tasks_changed()
     if not permissions.asked_people(task).exists():
         _nobody(task, now)
 

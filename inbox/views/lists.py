@@ -1,6 +1,7 @@
 """What waits for me, and what is done."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Self
 from urllib.parse import urlencode
 
@@ -85,6 +86,7 @@ def _context(request: HttpRequest) -> dict[str, Any]:
     next_page = filters.address(after=page.next_cursor) if page.next_cursor else ""
     return {
         "page": page,
+        "now": datetime.now(UTC),
         "filters": filters,
         "done": filters.done,
         "waiting": opened.values("pk")[:MOST_COUNTED].count(),

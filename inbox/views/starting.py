@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from agentruns import queries as runs
 from agentruns.services import lifecycle
 from inbox.models.tasks import HumanTask
-from inbox.views.details import person
+from inbox.views.people import person
 
 MAX_INPUT = 20_000
 

@@ -42,7 +42,7 @@ def test_the_approvers_group_is_asked_when_no_rule_matches(approver: User) -> No
     task = ask()
     assert task.state == TaskState.OPEN
     assert list(permissions.asked_people(task)) == [approver]
-    assert permissions.can_decide(approver, task)
+    assert permissions.is_asked(approver, task)
     assert task.payload == QUESTION
 
 
@@ -56,7 +56,7 @@ def test_the_requester_is_not_asked_unless_the_rule_allows_it(approver: User) ->
     assert ask(requester=approver).state == TaskState.UNAVAILABLE
     rule = RoutingRule.objects.create(name="own", requester_may_answer=True)
     rule.users.add(approver)
-    assert permissions.can_decide(approver, ask(requester=approver))
+    assert permissions.is_asked(approver, ask(requester=approver))
 
 
 def test_outsiders_see_nothing_and_operators_do_not_decide(approver: User) -> None:
@@ -65,7 +65,7 @@ def test_outsiders_see_nothing_and_operators_do_not_decide(approver: User) -> No
     boss = User.objects.create_superuser("admin")
     assert not permissions.visible_tasks(outsider).exists()
     assert permissions.visible_tasks(boss).exists()
-    assert not permissions.can_decide(boss, task)
+    assert not permissions.is_asked(boss, task)
 
 
 def test_the_rule_sets_the_deadline_from_the_database_clock(approver: User) -> None:

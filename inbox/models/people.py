@@ -1,0 +1,21 @@
+"""How somebody wants the pages."""
+
+from django.conf import settings
+from django.db import models
+
+
+class Profile(models.Model):
+    """Preferences of a person; without one, or with empty fields, the browser decides."""
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True)
+    language = models.CharField(
+        max_length=10,
+        blank=True,
+        choices=settings.LANGUAGES,
+    )
+    # An IANA name such as Asia/Shanghai.
+    time_zone = models.CharField(max_length=60, blank=True)
+    shortcuts = models.BooleanField(default=True)
+
+    def __str__(self) -> str:
+        return f"profile of {self.user_id}"

@@ -1,0 +1,132 @@
+"""Who is at work on a task, and until when: claim, release, hand over, put the deadline off."""
+
+import json
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import DateTimeField, ExpressionWrapper, F, QuerySet, Value
+from django.db.models.functions import Now
+
+from agentruns.services.clock import database_now
+from inbox import permissions
+from inbox.models.tasks import HumanTask, TaskEvent, TaskState
+from inbox.services import hints
+from inbox.services.answering import NotAnApprover, TaskNotFound
+
+MAX_COMMENT = 5_000
+
+
+class NotPossibleNow(Exception):
+    """Somebody was faster: the task is not as you saw it."""
+
+
+class NotAColleague(Exception):
+    """Choose somebody whom this task asks."""
+
+
+class BadComment(Exception):
+    """Write up to 5,000 characters."""
+
+
+def claim(*, task_id: UUID, user_id: int, now: datetime) -> None:
+    """Keep others from answering until the claim lapses; claiming again renews it.
+
+    Raises `TaskNotFound`, `NotAnApprover`, `NotPossibleNow`.
+    """
+    _assign(task_id, user_id, user_id, "claimed", now)
+
+
+def hand_over(*, task_id: UUID, user_id: int, to_id: int, now: datetime) -> None:
+    """Claim the task for a colleague whom it asks as well.
+
+    Raises `TaskNotFound`, `NotAnApprover`, `NotAColleague`, `NotPossibleNow`.
+    """
+    _assign(task_id, user_id, to_id, "handed_over", now)
+
+
+def release(*, task_id: UUID, user_id: int, now: datetime) -> None:
+    """Give up one's claim. Raises `TaskNotFound`, `NotAnApprover`, `NotPossibleNow`."""
+    with transaction.atomic():
+        task = _asked(task_id, user_id)
+        mine = _open(task).filter(claimed_by=user_id)
+        _change(mine, task, user_id, "released", {}, now, claimed_by=None, claim_expires_at=None)
+
+
+def extend(*, task_id: UUID, user_id: int, now: datetime) -> None:
+    """Put the deadline off, once, by what the rule allows.
+
+    Raises `TaskNotFound`, `NotAnApprover`, `NotPossibleNow`.
+    """
+    with transaction.atomic():
+        task = _asked(task_id, user_id)
+        later = timedelta(seconds=task.extend_seconds)
+        allowed = _open(task).filter(extended=False, extend_seconds__gt=0)
+        put_off = ExpressionWrapper(F("expires_at") + Value(later), output_field=DateTimeField())
+        before = {"from": task.expires_at.isoformat(), "seconds": task.extend_seconds}
+        _change(allowed, task, user_id, "extended", before, now, extended=True, expires_at=put_off)
+
+
+def comment(*, task_id: UUID, user_id: int, text: str, now: datetime) -> None:
+    """Say something to the others; the run does not notice. Raises `TaskNotFound`, `BadComment`."""
+    if not text.strip() or len(text) > MAX_COMMENT or "\x00" in text:
+        raise BadComment(BadComment.__doc__)
+    user = User.objects.filter(pk=user_id).first()
+    if user is None or not permissions.visible_tasks(user).filter(pk=task_id).exists():
+        raise TaskNotFound(TaskNotFound.__doc__)
+    with transaction.atomic():
+        _record(task_id, user_id, "commented", {"text": text}, now)
+
+
+def _asked(task_id: UUID, user_id: int) -> HumanTask:
+    task = HumanTask.objects.filter(pk=task_id).first()
+    user = User.objects.filter(pk=user_id).first()
+    if task is None or user is None:
+        raise TaskNotFound(TaskNotFound.__doc__)
+    if permissions.is_asked(user, task):
+        return task
+    if permissions.visible_tasks(user).filter(pk=task_id).exists():
+        raise NotAnApprover(NotAnApprover.__doc__)
+    raise TaskNotFound(TaskNotFound.__doc__)
+
+
+def _open(task: HumanTask) -> QuerySet[HumanTask]:
+    return HumanTask.objects.filter(pk=task.pk, state=TaskState.OPEN, expires_at__gt=Now())
+
+
+def _assign(task_id: UUID, user_id: int, to_id: int, kind: str, now: datetime) -> None:
+    with transaction.atomic():
+        task = _asked(task_id, user_id)
+        if to_id != user_id and not permissions.asked_people(task).filter(pk=to_id).exists():
+            raise NotAColleague(NotAColleague.__doc__)
+        free = _open(task).filter(permissions.unclaimed(by_others_than=user_id))
+        lapses = database_now(plus=timedelta(seconds=task.claim_seconds))
+        data = {"to": to_id} if to_id != user_id else {}
+        _change(free, task, user_id, kind, data, now, claimed_by=to_id, claim_expires_at=lapses)
+
+
+def _change(
+    rows: QuerySet[HumanTask],
+    task: HumanTask,
+    user_id: int,
+    kind: str,
+    data: dict[str, Any],
+    now: datetime,
+    **changes: Any,
+) -> None:
+    if not rows.update(**changes):
+        raise NotPossibleNow(NotPossibleNow.__doc__)
+    _record(task.pk, user_id, kind, data, now)
+
+
+def _record(task_id: UUID, user_id: int, kind: str, data: dict[str, Any], now: datetime) -> None:
+    TaskEvent.objects.create(
+        task_id=task_id,
+        type=kind,
+        actor_id=user_id,
+        data=json.dumps(data, ensure_ascii=False),
+        created_at=now,
+    )
+    hints.tasks_changed()
