@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test soak check lock openapi
+.PHONY: help run test soak check lock messages openapi
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/'
@@ -66,6 +66,11 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.made
 	@echo "Installing $< ..."
 	@$(call install,$<)
 	@touch $@
+
+messages: $(VENV)/.base ## Collect what pages say for translation, and compile (needs gettext)
+	$(BIN)/python manage.py makemessages --locale zh_Hans --no-location --no-obsolete \
+		--ignore .venv --ignore tests --ignore benchmarks
+	$(BIN)/python manage.py compilemessages --locale zh_Hans --ignore .venv
 
 openapi: $(VENV)/.base ## Write tests/contract/openapi.json, the agreed document, anew
 	@DJANGO_SETTINGS_MODULE=tests.settings $(BIN)/python -c "import django, json; django.setup(); \

@@ -5,9 +5,20 @@ from typing import Any
 
 from django import forms
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from agentruns.protocol.ask_human import AskHumanSelectField, AskHumanToolArgs
 from inbox.rendering.text import reveal_plain
+
+# What the service finds wrong, for readers in other languages.
+gettext_noop("Choose one of the actions.")
+gettext_noop("Choose one of the options.")
+gettext_noop("This field is required.")
+gettext_noop("Enter text.")
+gettext_noop("Files can't be sent here.")
+gettext_noop("Enter at most 20000 characters.")
+gettext_noop("Enter at most 5000 characters.")
+gettext_noop("This text has characters that can't be stored.")
 
 # A model may name a field anything, also "csrfmiddlewaretoken" or "action".
 PREFIX = "field-"
@@ -49,7 +60,7 @@ def _select(field: AskHumanSelectField) -> forms.Field:
 
 
 def _describe(field: forms.Field, errors: list[str] | None, name: str) -> None:
-    field.error_messages["answer"] = " ".join(errors or [])
+    field.error_messages["answer"] = " ".join(_(error) for error in errors or [])
     if errors:
         field.widget.attrs |= {"aria-invalid": "true", "aria-describedby": f"error-{name}"}
 

@@ -1,5 +1,6 @@
 """One question: read it, answer it, see what the agent did with the answer."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -129,11 +130,25 @@ def _answer(request: HttpRequest, task: HumanTask, args: AskHumanToolArgs) -> Ht
             now=datetime.now(UTC),
         )
     except answering.InvalidAnswer as error:
+        _keep(request, task, typed, note)
         return show(AnswerForm(args, typed=typed, errors=error.errors), status=422)
     except REFUSALS as error:
+        _keep(request, task, typed, note)
         task.refresh_from_db()
         return show(AnswerForm(args, typed=typed), refusal=_(str(error)), status=409)
     return redirect("inbox:task", task_id=task.pk)
+
+
+def _keep(request: HttpRequest, task: HumanTask, typed: dict[str, str], note: str) -> None:
+    """What was refused may be wanted again, where the question is open still."""
+    with suppress(drafting.DraftRefused, answering.TaskNotFound):
+        drafting.save_draft(
+            task_id=task.pk,
+            user_id=person(request).pk,
+            values=typed,
+            note=note,
+            now=datetime.now(UTC),
+        )
 
 
 def _is_destructive(args: AskHumanToolArgs, action_id: str) -> bool:

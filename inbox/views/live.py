@@ -2,7 +2,7 @@
 decided when their page asks for it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from asgiref.sync import sync_to_async
 from django.contrib.auth.decorators import login_required
@@ -33,7 +33,7 @@ async def live(request: HttpRequest) -> StreamingHttpResponse:
     return response
 
 
-async def changes() -> AsyncIterator[str]:
+async def changes() -> AsyncGenerator[str, None]:
     """Yield a frame for each change, and comments while there is none."""
     loop = asyncio.get_running_loop()
     end = loop.time() + STREAM_SECONDS

@@ -50,7 +50,7 @@ def test_an_agent_asks_twice_on_a_phone_in_the_dark(demo: Demo, chromium: Browse
     assert_accessible(alice.page)
     width = alice.page.evaluate("document.documentElement.scrollWidth")
     assert width <= 375
-    alice.page.locator("select").select_option(index=1)
+    alice.page.locator("#answer select").select_option(index=1)
     alice.page.locator(".actions button").first.click()
     alice.page.get_by_role("link", name="tell the customers").click()
     expect(alice.page.locator("textarea").first).not_to_be_empty()
@@ -61,18 +61,18 @@ def test_an_agent_asks_twice_on_a_phone_in_the_dark(demo: Demo, chromium: Browse
 def test_a_missing_choice_is_named_at_its_field(demo: Demo, chromium: Browser) -> None:
     alice = Person(demo, chromium, "approver")
     open_question(alice, "expense-approver")
-    alice.page.get_by_label("Comment").fill("Looks right.")
+    alice.page.locator("#answer").get_by_label("Comment").fill("Looks right.")
     alice.page.get_by_role("button", name="Approve").click()
     expect(alice.page.locator(".field-error").first).to_contain_text("required")
-    expect(alice.page.get_by_label("Comment")).to_have_value("Looks right.")
+    expect(alice.page.locator("#answer").get_by_label("Comment")).to_have_value("Looks right.")
     assert_accessible(alice.page)
 
 
 def test_a_destructive_action_asks_again(demo: Demo, chromium: Browser) -> None:
     alice = Person(demo, chromium, "approver")
     open_question(alice, "expense-approver")
-    alice.page.locator("select").select_option(index=1)
-    alice.page.get_by_label("Comment").fill("Not ours.")
+    alice.page.locator("#answer select").select_option(index=1)
+    alice.page.locator("#answer").get_by_label("Comment").fill("Not ours.")
     alice.page.get_by_role("button", name="Reject").click()
     expect(alice.page.locator(".confirm")).to_be_visible()
     assert_accessible(alice.page)

@@ -22,3 +22,15 @@ def alice(approvers: Group) -> User:
 @pytest.fixture
 def task(alice: User) -> HumanTask:
     return open_task()
+
+
+@pytest.fixture
+def bob(approvers: Group) -> User:
+    user = User.objects.create_user("bob")
+    user.groups.add(approvers)
+    return user
+
+
+@pytest.fixture
+def outsider() -> User:
+    return User.objects.create_user("mallory")

@@ -43,11 +43,16 @@ def _transcripts() -> str:
     return "" if found else f"no transcripts/ in SAYSO_TRANSCRIPTS ({environment.TRANSCRIPTS})"
 
 
+def _gettext() -> str:
+    return "" if shutil.which("xgettext") else "no xgettext on PATH"
+
+
 CHECKS: dict[str, Callable[[], str]] = {
     "postgres": _postgres,
     "redis": _redis,
     "chromium": _chromium,
     "transcripts": _transcripts,
+    "gettext": _gettext,
 }
 
 
