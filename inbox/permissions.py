@@ -1,10 +1,12 @@
 """Who may see and who may decide: buttons and checks come from the same functions."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Q, QuerySet
+from django.db.models import OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Now
+from django.db.models.lookups import IsNull
 
 from inbox.models.tasks import HumanTask, TaskState
 
@@ -33,10 +35,26 @@ def visible_tasks(user: User) -> QuerySet[HumanTask]:
         return HumanTask.objects.none()
     if user.has_perm("inbox.view_humantask"):
         return HumanTask.objects.all()
-    mine = Q(groups__in=user.groups.all()) | Q(users=user)
-    allowed = Q(requester_may_answer=True) | ~Q(requester=user) | Q(requester__isnull=True)
-    asked = Q(pk__in=HumanTask.objects.filter(mine, allowed).values("pk"))
-    return HumanTask.objects.filter(asked | Q(requester=user))
+    return HumanTask.objects.filter(asks_groups_of(user) | asks_by_name(user) | Q(requester=user))
+
+
+def asks_groups_of(user: User) -> Q:
+    """The condition that a task asks one of the user's groups."""
+    groups = list(user.groups.values_list("pk", flat=True))
+    through = HumanTask.groups.through
+    return _any_of(through.objects.filter(humantask=OuterRef("pk"), group__in=groups))
+
+
+def asks_by_name(user: User) -> Q:
+    """The condition that a task asks the user in person."""
+    through = HumanTask.users.through
+    return _any_of(through.objects.filter(humantask=OuterRef("pk"), user=user))
+
+
+def _any_of(rows: "QuerySet[Any]") -> Q:
+    # A scalar subquery is looked at row by row, and a page of the list stops at its end. PostgreSQL
+    # would gather all that an EXISTS or IN may ever find before it shows the first row.
+    return Q(IsNull(Subquery(rows.order_by().values("pk")[:1]), False))
 
 
 def unclaimed(*, by_others_than: int) -> Q:

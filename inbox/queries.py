@@ -46,6 +46,8 @@ SORTS: dict[str, tuple[str, ...]] = {
     "newest": ("-opened_at", "-pk"),
     "deadline": ("expires_at", "pk"),
     "urgency": ("urgency", "-opened_at", "-pk"),
+    # Of what is done.
+    "closed": ("-closed_at", "-pk"),
 }
 SCOPES = ("all", "mine", "groups")
 
@@ -53,13 +55,9 @@ SCOPES = ("all", "mine", "groups")
 def in_scope(tasks: QuerySet[HumanTask], user: User, scope: str) -> QuerySet[HumanTask]:
     """Narrow to what is addressed to the user by name, or to the user's groups."""
     if scope == "mine":
-        return tasks.filter(users=user)
+        return tasks.filter(permissions.asks_by_name(user))
     if scope == "groups":
-        return tasks.filter(
-            pk__in=HumanTask.groups.through.objects.filter(group__in=user.groups.all()).values(
-                "humantask"
-            )
-        )
+        return tasks.filter(permissions.asks_groups_of(user))
     return tasks
 
 

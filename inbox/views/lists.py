@@ -54,7 +54,7 @@ class Filters:
         return cls(
             done=query.get("state") == "done",
             scope=scope if scope in queries.SCOPES else "all",
-            sort=sort if sort in queries.SORTS else "newest",
+            sort=sort if sort in SORTS else "newest",
             words=query.get("q", "").strip()[:200],
         )
 
@@ -80,7 +80,8 @@ def _context(request: HttpRequest) -> dict[str, Any]:
     wanted = visible.exclude(state=TaskState.OPEN) if filters.done else opened
     wanted = queries.matching(queries.in_scope(wanted, user, filters.scope), filters.words)
     try:
-        page = queries.page(wanted, after=request.GET.get("after"), limit=PAGE, sort=filters.sort)
+        order = "closed" if filters.done else filters.sort
+        page = queries.page(wanted, after=request.GET.get("after"), limit=PAGE, sort=order)
     except queries.BadCursor as error:
         raise Http404(str(error)) from error
     next_page = filters.address(after=page.next_cursor) if page.next_cursor else ""
