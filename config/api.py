@@ -52,6 +52,7 @@ for known, status in (
     (SessionNotFound, 404),
     (KeyMayNotAnswer, 403),
     (answering.TaskChanged, 409),
+    (answering.ClaimedByOther, 409),
     (answering.TaskAlreadyDecided, 409),
 ):
     api.add_exception_handler(known, _problem(status))

@@ -22,13 +22,17 @@ PAGE = 50
 
 
 class SubmitRequest(BaseModel):
-    """An answer: the action's id, the fields' values by name, and the digest of what was read."""
+    """An answer: the action's id, the fields' values by name, and the digest of what was read.
+
+    `note` is what the approver says to the agent beside the form.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     action: str
     values: dict[str, Any] = {}
     digest: str
+    note: str = ""
 
 
 class KeyMayNotAnswer(Exception):
@@ -120,6 +124,7 @@ def submit(request: HttpRequest, task_id: str) -> HttpResponse:
             action_id=body.action,
             values=body.values,
             digest=body.digest,
+            note=body.note,
             now=datetime.now(UTC),
             api_key_id=key.pk,
         )

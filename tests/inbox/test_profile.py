@@ -1,11 +1,12 @@
 """Pages in the reader's language, zone and manner."""
 
+import re
 from datetime import UTC, datetime
 
 import pytest
 from django.contrib.auth.models import User
 from django.core import mail
-from django.test import Client
+from django.test import Client, override_settings
 
 from inbox.models.people import Profile
 from inbox.models.tasks import HumanTask
@@ -81,6 +82,27 @@ def test_without_a_mail_server_no_reset_is_offered(client: Client) -> None:
     assert "An admin can set a new one" in client.get("/accounts/login/").text
     assert client.get("/accounts/reset/").status_code == 404
     assert mail.outbox == []
+
+
+@override_settings(EMAIL_HOST="mail.example", SAYSO_BASE_URL="https://sayso.example")
+def test_with_a_mail_server_a_forgotten_password_is_replaced(client: Client, alice: User) -> None:
+    alice.email = "alice@example.com"
+    alice.set_password("old and long enough")
+    alice.save()
+    assert "/accounts/reset/" in client.get("/accounts/login/").text
+    known = client.post("/accounts/reset/", {"email": alice.email}, follow=True)
+    unknown = client.post("/accounts/reset/", {"email": "who@example.com"}, follow=True)
+    for response in (known, unknown):
+        assert "a mail is on its way" in response.text
+    [sent] = mail.outbox
+    link = re.search(r"https://sayso\.example(/accounts/reset/\S+)", str(sent.body))
+    assert link is not None
+    form = client.get(link[1], follow=True)
+    new = {"new_password1": "new and long enough", "new_password2": "new and long enough"}
+    client.post(form.redirect_chain[-1][0], new)
+    alice.refresh_from_db()
+    assert alice.check_password("new and long enough")
+    assert "used before or is too old" in client.get(link[1], follow=True).text
 
 
 def test_the_profile_is_for_people_who_signed_in(client: Client) -> None:

@@ -12,8 +12,9 @@ from django.test import Client
 from agentruns.models.runs import Run
 from agentruns.models.steering import ApiKey
 from agentruns.services.keys import create_key
+from config.api import api
 from inbox.models.tasks import HumanTask
-from inbox.services import ending
+from inbox.services import answering, claiming, ending
 from tests.support.questions import CALL
 
 pytestmark = pytest.mark.django_db
@@ -182,3 +183,45 @@ def test_a_key_lists_its_own_sessions(program: Program, task: HumanTask) -> None
     assert stranger.get("/sessions").json()["items"] == []
     assert post(stranger, f"/sessions/{task.session_id}/cancel").status_code == 404
     assert program.get("/sessions?after=x").status_code == 422
+
+
+def test_a_task_that_somebody_else_holds_is_a_conflict(
+    program: Program, task: HumanTask, bob: User
+) -> None:
+    claiming.claim(task_id=task.pk, user_id=bob.pk, now=datetime.now(UTC))
+    refused = program.submit(task)
+    assert refused.status_code == 409
+    assert "Somebody else is at work" in refused.json()["detail"]
+    assert not Run.objects.filter(parent_id=task.run_id).exists()
+
+
+def test_a_note_goes_to_the_agent(program: Program, task: HumanTask) -> None:
+    assert program.submit(task, note="Mind the freeze.").status_code == 200
+    task.refresh_from_db()
+    assert "Note: Mind the freeze." in (task.result or "")
+
+
+@pytest.mark.parametrize("note", ["x" * 5001, "a\x00b", "\ud800"])
+def test_a_note_that_can_not_be_stored_is_refused(
+    program: Program, task: HumanTask, note: str
+) -> None:
+    refused = program.submit(task, note=note)
+    assert refused.status_code == 422
+
+
+def test_every_refusal_of_an_answer_is_a_readable_one() -> None:
+    refusals = {
+        kind
+        for kind in vars(answering).values()
+        if isinstance(kind, type)
+        and issubclass(kind, Exception)
+        and kind.__module__ == answering.__name__
+    }
+    assert len(refusals) == 7
+    unmapped = [
+        kind
+        for kind in refusals
+        if kind not in api._exception_handlers
+        and not any(base in api._exception_handlers for base in kind.__mro__[:-3])
+    ]
+    assert unmapped == []
