@@ -10,6 +10,8 @@ from django.contrib.auth import views
 from django.http import Http404, HttpRequest, HttpResponseBase
 from django.utils.translation import gettext as _
 
+from inbox.login import ThrottledForm
+
 View = Callable[..., HttpResponseBase]
 
 
@@ -17,6 +19,7 @@ class Login(views.LoginView):
     """Says whether a forgotten password can be reset by mail."""
 
     redirect_authenticated_user = True
+    form_class = ThrottledForm
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         return super().get_context_data(mail=bool(settings.EMAIL_HOST), **kwargs)

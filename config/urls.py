@@ -8,6 +8,9 @@ from config import accounts
 from config.api import api, openapi
 from config.health import healthz, readyz
 from config.metrics import metrics
+from inbox.login import ThrottledAdminForm
+
+admin.site.login_form = ThrottledAdminForm
 
 urlpatterns = [
     path("healthz", healthz, name="healthz"),

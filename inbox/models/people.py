@@ -19,3 +19,17 @@ class Profile(models.Model):
 
     def __str__(self) -> str:
         return f"profile of {self.user_id}"
+
+
+class LoginFailure(models.Model):
+    """One sign-in that failed; kept for as long as it counts."""
+
+    # SHA-256 of what is throttled: an address, or an address with a name.
+    key = models.CharField(max_length=64)
+    at = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["key", "at"], name="login_failure_recent")]
+
+    def __str__(self) -> str:
+        return f"failure at {self.at}"

@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
+from inbox.login import ThrottledForm
 from inbox.views import details
 
 # What a form may carry; more than any question has fields.
@@ -65,7 +66,7 @@ def sign_in_again(
 @require_POST
 def again(request: HttpRequest, task_id: UUID) -> HttpResponse:
     """Sign in and show the form as it was typed; sending it is for the person."""
-    form = AuthenticationForm(request, data=request.POST)
+    form = ThrottledForm(request, data=request.POST)
     if not form.is_valid():
         return sign_in_again(request, task_id, form)
     user = form.get_user()
