@@ -21,12 +21,17 @@ class NewEvent:
     created_at: datetime
 
 
+def first_position(moment: datetime) -> int:
+    """Return the position of a run's first event, which happened at `moment`."""
+    return int(moment.timestamp() * 1000) << _SEQUENCE_BITS
+
+
 def begin_all(runs: Iterable[tuple[UUID, datetime]]) -> None:
     """Add the first event of many new runs, given as ids and moments."""
     RunEvent.objects.bulk_create(
         RunEvent(
             run_id=run_id,
-            position=int(moment.timestamp() * 1000) << _SEQUENCE_BITS,
+            position=first_position(moment),
             type="run_started",
             data="{}",
             created_at=moment,
@@ -44,8 +49,7 @@ def append(*, run_id: UUID, events: Sequence[NewEvent], last: int | None = None)
         last = RunEvent.objects.filter(run_id=run_id).aggregate(last=Max("position"))["last"] or 0
     rows = []
     for event in events:
-        stamp = int(event.created_at.timestamp() * 1000) << _SEQUENCE_BITS
-        last = max(stamp, last + 1)
+        last = max(first_position(event.created_at), last + 1)
         rows.append(
             RunEvent(
                 run_id=run_id,

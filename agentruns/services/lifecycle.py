@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import Case, F, Max, OuterRef, QuerySet, Subquery, When
+from django.db.models import Case, F, Max, QuerySet, When
 from django.db.models.functions import Now
 
 from agentruns import crashpoints, handoff, secrets
@@ -268,8 +268,10 @@ def claim_run(*, run_id: UUID, now: datetime) -> ClaimedRun | None:
     )
     if not taken:
         return None
-    latest = RunEvent.objects.filter(run=OuterRef("pk")).order_by("-position").values("position")
-    run = Run.objects.select_related("parent").annotate(last=Subquery(latest[:1])).get(id=run_id)
+    run = Run.objects.only(*_CLAIMED).get(id=run_id)
+    # A first attempt finds the first event alone, whose position follows from its moment.
+    first = run.attempt == 1
+    last = events.first_position(run.created_at) if first else last_position(run_id)
     try:
         request = _whole_request(run)
     except secrets.KeyLost as error:
@@ -282,14 +284,22 @@ def claim_run(*, run_id: UUID, now: datetime) -> ClaimedRun | None:
         request=request,
         limits=json.loads(run.limits),
         deferred_handling=run.deferred_handling,
-        last=run.last,
+        last=last,
     )
+
+
+# What an attempt needs of its run; the rest may be large.
+_CLAIMED = (
+    *("attempt", "created_at", "limits", "deferred_handling"),
+    *("request", "deferred_results", "parent_id"),
+)
 
 
 def _whole_request(run: Run) -> dict[str, Any]:
     request: dict[str, Any] = json.loads(secrets.unseal(run.request))
-    if run.parent is not None and run.deferred_results is not None:
-        request["session_snapshot"] = _own_snapshot(run.parent)
+    if run.parent_id is not None and run.deferred_results is not None:
+        parent = Run.objects.only("snapshot", "native_history").get(id=run.parent_id)
+        request["session_snapshot"] = _own_snapshot(parent)
         request["deferred_tool_results"] = json.loads(run.deferred_results)
     return request
 

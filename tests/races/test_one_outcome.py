@@ -3,6 +3,7 @@
 `test_submit_races` shows what a naive variant would do.
 """
 
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -10,8 +11,8 @@ import pytest
 from django.contrib.auth.models import Group, User
 
 from agentruns.models.runs import Run
-from inbox.models.tasks import HumanTask, TaskState
-from inbox.services import answering, ending
+from inbox.models.tasks import HumanTask, TaskEvent, TaskState
+from inbox.services import answering, claiming, ending
 from tests.support.at_once import ROUNDS, at_once
 from tests.support.questions import open_task
 
@@ -114,3 +115,49 @@ def test_two_sweeps_end_a_task_once(people: list[User]) -> None:
         sweep = lambda: ending.expire_due(now=datetime.now(UTC))  # noqa: E731
         assert sorted(map(str, at_once(sweep, sweep, sweep))) == ["0", "0", "1"]
         assert Run.objects.filter(parent_id=task.run_id).count() == 1
+
+
+def claim(task: HumanTask, user: User) -> None:
+    claiming.claim(task_id=task.pk, user_id=user.pk, now=datetime.now(UTC))
+
+
+def test_two_people_claim_a_task_and_one_has_it(people: list[User]) -> None:
+    for _ in range(ROUNDS):
+        task = open_task()
+        outcomes = at_once(*(lambda task=task, user=user: claim(task, user) for user in people))
+        kinds = sorted(type(found).__name__ for found in outcomes)
+        assert kinds == ["NoneType", "NotPossibleNow"], outcomes
+        assert TaskEvent.objects.filter(task=task, type="claimed").count() == 1
+
+
+def test_a_claim_that_reads_before_it_writes_is_made_twice(people: list[User]) -> None:
+    """The control: what the guarded claim replaces tells both that the task is theirs."""
+    task = open_task()
+    meeting = threading.Barrier(2)
+
+    def naive(user: User) -> bool:
+        mine = HumanTask.objects.get(pk=task.pk)
+        meeting.wait(timeout=10)
+        if mine.claimed_by_id is not None:
+            return False
+        mine.claimed_by, mine.claim_expires_at = user, mine.expires_at
+        mine.save()
+        return True
+
+    assert at_once(*(lambda user=user: naive(user) for user in people)) == [True, True]
+
+
+def test_a_claim_meets_an_answer(people: list[User]) -> None:
+    for _ in range(ROUNDS):
+        task = open_task()
+        claimed, answered = at_once(
+            lambda task=task: claim(task, people[0]),  # type: ignore[misc]
+            lambda task=task: answer(task, people[1], "approve"),  # type: ignore[misc]
+        )
+        task.refresh_from_db()
+        if isinstance(answered, answering.Decision):
+            assert isinstance(claimed, claiming.NotPossibleNow)
+            assert (task.state, task.claimed_by) == (TaskState.SUBMITTED, None)
+        else:
+            assert isinstance(answered, answering.ClaimedByOther)
+            assert (task.state, task.claimed_by) == (TaskState.OPEN, people[0])

@@ -1,0 +1,265 @@
+"""Who gets what, route by route: a route without a line fails, and so does a changed answer."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, Permission, User
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from agentruns.models.runs import Run
+from agentruns.services.keys import create_key, revoke_key
+from inbox.models.tasks import HumanTask, TaskState
+from inbox.services import claiming, ending
+from tests.support.questions import CALL, ask
+
+pytestmark = pytest.mark.django_db
+
+NOW = datetime.now(UTC)
+
+# --- Pages ---------------------------------------------------------------------------------------
+
+PEOPLE = ("anonymous", "outsider", "requester", "approver", "claimer", "operator", "admin")
+
+# Redirected to sign in; what the others get, in the order of PEOPLE.
+OPEN_TO_ALL = (302, 200, 200, 200, 200, 200, 200)
+SEES_TASK = (302, 404, 200, 200, 200, 200, 200)
+# A step redirects to the page, which says whether it was possible.
+STEP = (302, 404, 302, 302, 302, 302, 302)
+WITHDRAWS = (302, 404, 404, 404, 404, 302, 302)
+
+# route: method, body, status per person
+PAGES: dict[str, tuple[str, dict[str, str], tuple[int, ...]]] = {
+    "inbox:list": ("get", {}, OPEN_TO_ALL),
+    "inbox:rows": ("get", {}, OPEN_TO_ALL),
+    "inbox:profile": ("get", {}, OPEN_TO_ALL),
+    "inbox:task": ("get", {}, SEES_TASK),
+    "inbox:fate": ("get", {}, SEES_TASK),
+    "inbox:claim": ("post", {}, STEP),
+    "inbox:release": ("post", {}, STEP),
+    "inbox:hand_over": ("post", {"to": "1"}, STEP),
+    "inbox:extend": ("post", {}, STEP),
+    "inbox:comment": ("post", {"comment": "x"}, STEP),
+    "inbox:cancel": ("post", {}, WITHDRAWS),
+    # A post without a login is shown again, to be sent after signing in.
+    "inbox:draft": ("post", {}, (403, 404, 404, 302, 302, 404, 404)),
+    "inbox:again": ("post", {"username": "x", "password": "x"}, (403,) * 7),
+    "inbox:new_run": ("get", {}, (302, 403, 403, 403, 403, 200, 200)),
+    "inbox:session": ("get", {}, (302, 404, 200, 404, 404, 200, 200)),
+    "inbox:session_rows": ("get", {}, (302, 404, 200, 404, 404, 200, 200)),
+    "login": ("get", {}, (200, 302, 302, 302, 302, 302, 302)),
+    "logout": ("post", {}, (302,) * 7),
+    "password_change": ("get", {}, OPEN_TO_ALL),
+    "password_reset": ("get", {}, (404,) * 7),
+    "password_reset_confirm": ("get", {}, (404,) * 7),
+    "healthz": ("get", {}, (200,) * 7),
+    "readyz": ("get", {}, (200,) * 7),
+    "metrics": ("get", {}, (200,) * 7),
+    "openapi": ("get", {}, (200,) * 7),
+}
+# An endless stream; test_live has it.
+ELSEWHERE = {"inbox:live"}
+
+
+def page_routes() -> Iterator[tuple[str, str]]:
+    """Names and patterns of all our pages; Django's admin and the API are looked at below."""
+    yield from _named(get_resolver().url_patterns, "", "")
+
+
+def _named(patterns: Any, prefix: str, space: str) -> Iterator[tuple[str, str]]:
+    for pattern in patterns:
+        place = prefix + str(pattern.pattern)
+        if isinstance(pattern, URLResolver):
+            if pattern.namespace not in ("admin", "api"):
+                yield from _named(pattern.url_patterns, place, pattern.namespace or space)
+        elif isinstance(pattern, URLPattern):
+            yield f"{space}:{pattern.name}" if space else str(pattern.name), place
+
+
+def test_every_page_has_a_line() -> None:
+    assert {name for name, _ in page_routes()} == set(PAGES) | ELSEWHERE
+
+
+@dataclass
+class World:
+    """A task with its run, and everybody who may come by."""
+
+    people: dict[str, User]
+    task: HumanTask
+
+    def path(self, pattern: str) -> str:
+        filled = pattern.replace("<uuid:task_id>", str(self.task.pk))
+        filled = filled.replace("<uuid:session_id>", str(self.task.session_id))
+        return "/" + filled.replace("<uidb64>", "MQ").replace("<token>", "x")
+
+
+@pytest.fixture
+def world() -> World:
+    group = Group.objects.create(name="approvers")
+    people = {name: User.objects.create_user(name) for name in PEOPLE[1:]}
+    for name in ("approver", "claimer"):
+        people[name].groups.add(group)
+    wanted = ("view_run", "add_run", "view_humantask", "change_humantask")
+    people["operator"].user_permissions.set(Permission.objects.filter(codename__in=wanted))
+    people["admin"].is_superuser = True
+    people["admin"].save()
+    task = HumanTask.objects.get(run_id=ask(CALL, requester_id=people["requester"].pk))
+    claiming.claim(task_id=task.pk, user_id=people["claimer"].pk, now=NOW)
+    return World(people, task)
+
+
+def close(world: World, state: TaskState) -> None:
+    if state == TaskState.CANCELLED:
+        ending.cancel_task(task_id=world.task.pk, user_id=world.people["operator"].pk, now=NOW)
+    if state == TaskState.EXPIRED:
+        HumanTask.objects.update(expires_at=NOW - timedelta(days=1))
+        ending.expire_due(now=NOW)
+    if state == TaskState.ENDED:
+        ending.end_session(session_id=world.task.session_id, user_id=None, now=NOW)
+
+
+STATES = (TaskState.OPEN, TaskState.CANCELLED, TaskState.EXPIRED, TaskState.ENDED)
+CLOSED_STATUS = {"inbox:draft": {302: 409}}
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("person", PEOPLE)
+def test_every_page_for_every_person_in_every_state(
+    world: World, person: str, state: TaskState
+) -> None:
+    close(world, state)
+    before = fingerprint(world)
+    for name, pattern in page_routes():
+        if name in ELSEWHERE:
+            continue
+        method, body, statuses = PAGES[name]
+        expected = statuses[PEOPLE.index(person)]
+        if state != TaskState.OPEN:
+            expected = CLOSED_STATUS.get(name, {}).get(expected, expected)
+        client = Client()
+        if person != "anonymous":
+            client.force_login(world.people[person])
+        found = getattr(client, method)(world.path(pattern), body)
+        assert found.status_code == expected, f"{person} at {name}"
+        if method == "get" or person in ("anonymous", "outsider"):
+            assert fingerprint(world) == before, f"{person} changed something at {name}"
+        else:
+            before = fingerprint(world)
+
+
+def fingerprint(world: World) -> tuple[Any, ...]:
+    """What only those who may can change."""
+    task = HumanTask.objects.get(pk=world.task.pk)
+    kinds = tuple(task.history.values_list("type", flat=True))
+    return task.state, task.claimed_by_id, task.expires_at, kinds, Run.objects.count()
+
+
+@pytest.mark.parametrize("person", ["outsider", "requester", "approver", "operator", "admin"])
+def test_only_who_is_asked_and_holds_it_can_answer(world: World, person: str) -> None:
+    """The approver is asked, but a colleague has claimed it."""
+    client = Client()
+    client.force_login(world.people[person])
+    form = {"digest": world.task.digest, "action": "approve", "field-env": "prod"}
+    found = client.post(f"/tasks/{world.task.pk}/", form)
+    assert found.status_code == (404 if person == "outsider" else 409)
+    world.task.refresh_from_db()
+    assert world.task.state == TaskState.OPEN
+
+
+def test_who_leaves_the_group_is_out_at_the_next_request(world: World) -> None:
+    client = Client()
+    client.force_login(world.people["claimer"])
+    assert client.get(f"/tasks/{world.task.pk}/").status_code == 200
+    world.people["claimer"].groups.clear()
+    assert client.get(f"/tasks/{world.task.pk}/").status_code == 404
+    form = {"digest": world.task.digest, "action": "approve", "field-env": "prod"}
+    assert client.post(f"/tasks/{world.task.pk}/", form).status_code == 404
+
+
+# --- The API -------------------------------------------------------------------------------------
+
+KEYS = ("none", "wrong", "revoked", "expired", "stranger", "own", "approver")
+REFUSED = (401, 401, 401, 401)
+
+# route: method, status for the stranger's key, the run's own key, and the approver's key
+DOORS: dict[str, tuple[str, dict[str, Any] | None, tuple[int, int, int]]] = {
+    "POST /api/runs": ("post", {"composition": {"layers": []}}, (202, 202, 202)),
+    "GET /api/runs/{run_id}": ("get", None, (404, 200, 404)),
+    "GET /api/runs/{run_id}/events": ("get", None, (404, 200, 404)),
+    "POST /api/runs/{run_id}/cancel": ("post", {}, (404, 409, 404)),
+    "GET /api/agents": ("get", None, (200, 200, 200)),
+    "POST /api/agents/{slug}/runs": ("post", {"input": "x"}, (404, 404, 404)),
+    "GET /api/tasks": ("get", None, (200, 200, 200)),
+    "GET /api/tasks/{task_id}": ("get", None, (404, 200, 200)),
+    "POST /api/tasks/{task_id}/submit": (
+        "post",
+        {"action": "approve", "values": {"env": "prod"}, "digest": "0" * 64},
+        (404, 403, 409),
+    ),
+    "POST /api/tasks/{task_id}/cancel": ("post", {}, (404, 200, 404)),
+    "GET /api/sessions": ("get", None, (200, 200, 200)),
+    "POST /api/sessions/{session_id}/cancel": ("post", {}, (404, 200, 404)),
+}
+STREAMS = {"GET /api/runs/{run_id}/events/sse"}
+
+
+def api_routes() -> set[str]:
+    from config.openapi import document
+
+    return {
+        f"{method.upper()} {path}"
+        for path, item in document()["paths"].items()
+        for method in item
+        if method in ("get", "post", "put", "patch", "delete")
+    }
+
+
+def test_every_door_of_the_api_has_a_line() -> None:
+    ours = {route for route in api_routes() if route.split()[1].startswith("/api/")}
+    assert ours - {"GET /api/openapi.json"} == set(DOORS) | STREAMS
+
+
+def keys_of(world: World, run_key: str, run_key_id: int) -> dict[str, str]:
+    outsider, approver = world.people["outsider"], world.people["approver"]
+    made = {
+        name: create_key(name=name, owner_id=outsider.pk, now=NOW)
+        for name in ("revoked", "expired", "stranger")
+    }
+    revoke_key(key_id=made["revoked"][0].pk, now=NOW)
+    type(made["expired"][0]).objects.filter(pk=made["expired"][0].pk).update(
+        expires_at=NOW - timedelta(days=1)
+    )
+    answering = create_key(name="answers", owner_id=approver.pk, may_answer=True, now=NOW)
+    return {
+        "wrong": "sayso_" + "x" * 43,
+        **{name: text for name, (_, text) in made.items()},
+        "own": run_key,
+        "approver": answering[1],
+    }
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_every_door_for_every_key(world: World, kind: str) -> None:
+    claiming.release(task_id=world.task.pk, user_id=world.people["claimer"].pk, now=NOW)
+    owner = create_key(name="own", owner_id=world.people["outsider"].pk, now=NOW)
+    Run.objects.update(api_key=owner[0])
+    keys = keys_of(world, owner[1], owner[0].pk)
+    headers = {} if kind == "none" else {"Authorization": f"Bearer {keys[kind]}"}
+    for route, (method, body, statuses) in DOORS.items():
+        expected = ((*REFUSED, *statuses))[KEYS.index(kind)]
+        path = route.split()[1].replace("{run_id}", str(world.task.run_id))
+        path = path.replace("{task_id}", str(world.task.pk)).replace("{slug}", "no-such-agent")
+        path = path.replace("{session_id}", str(world.task.session_id))
+        sent = {} if body is None else {"data": json.dumps(body), "content_type": JSON}
+        found = getattr(Client(), method)(path, **sent, headers=headers)
+        assert found.status_code == expected, f"{kind} at {route}: {found.text}"
+        if expected == 401:
+            assert found.json() == UNIFORM
+
+
+JSON = "application/json"
+UNIFORM = {"detail": "invalid or missing API key"}
