@@ -50,8 +50,12 @@ class RunLoop:
         sys.setswitchinterval(0.0005)
         self.loop = asyncio.new_event_loop()
         self.database = ThreadPoolExecutor(DB_THREADS, thread_name_prefix="run-db")
-        self.held: dict[asyncio.Task[None], ClaimedRun] = {}
+        # Everything at work, and of it what has claimed its run.
+        self.active: set[asyncio.Task[Any]] = set()
+        self.held: dict[asyncio.Task[Any], ClaimedRun] = {}
+        # Takes no more; and, when its patience has ended, gives back what it has.
         self.stopping = False
+        self.giving_back = False
         threading.Thread(target=self.loop.run_forever, name="runs", daemon=True).start()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
@@ -107,29 +111,39 @@ def stop(*, patience: float = 0, grace: float) -> None:
 
 
 async def _release_all(runs: RunLoop, patience: float) -> None:
-    if patience and runs.held:
-        await asyncio.wait(list(runs.held), timeout=patience)
-    tasks = list(runs.held)
-    for task in tasks:
+    if patience and runs.active:
+        await asyncio.wait(runs.active, timeout=patience)
+    runs.giving_back = True
+    for task in list(runs.held):
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    # Also those that are being claimed at this moment: they give back what they get.
+    await asyncio.gather(*runs.active, return_exceptions=True)
 
 
 async def _execute(runs: RunLoop, run_id: UUID) -> None:
-    # Subscribed before it is claimed: whoever cancels it from then on is heard.
-    with wakeups.subscribed(stop_topic(run_id)) as news:
-        await _claim_and_play(runs, run_id, news)
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("runs execute as tasks of the run loop")
+    runs.active.add(task)
+    try:
+        # Subscribed before it is claimed: whoever cancels it from then on is heard.
+        with wakeups.subscribed(stop_topic(run_id)) as news:
+            await _claim_and_play(runs, run_id, task, news)
+    finally:
+        runs.active.discard(task)
 
 
-async def _claim_and_play(runs: RunLoop, run_id: UUID, news: asyncio.Event) -> None:
+async def _claim_and_play(
+    runs: RunLoop, run_id: UUID, task: "asyncio.Task[Any]", news: asyncio.Event
+) -> None:
     crashpoints.reach("claim:before")
     claimed = await runs.write(lambda: lifecycle.claim_run(run_id=run_id, now=now()))
     if claimed is None:
         return
     crashpoints.reach("claim:after_commit")
-    task = asyncio.current_task()
-    if task is None:
-        raise RuntimeError("runs execute as tasks of the run loop")
+    if runs.giving_back:
+        await runs.write(lambda: _release(claimed))
+        return
     runs.held[task] = claimed
     fields = {"run_id": str(run_id), "attempt": claimed.attempt}
     logger.info("run claimed", extra={"action": "run_claimed", **fields})

@@ -1,7 +1,9 @@
 """A queued run is played by the worker and ends in the database."""
 
 import json
+import threading
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -134,3 +136,62 @@ def test_a_run_cancelled_in_flight_is_left_as_it_was_and_its_model_stops() -> No
     assert (run.status, run.output) == (RunStatus.CANCELLED, None)
     types = [event.type for event in queries.events_after(run.id, after=0, limit=100)]
     assert types == ["run_started", "run_cancelled"]
+
+
+@pytest.fixture
+def fresh_loop(monkeypatch: pytest.MonkeyPatch) -> worker.RunLoop:
+    """A loop of the test's own, which it may stop."""
+    runs = worker.RunLoop()
+    monkeypatch.setattr(worker, "_current", runs)
+    return runs
+
+
+def queued(user: str) -> UUID:
+    return lifecycle.create_run(
+        request=json.dumps({"composition": composition(user)}),
+        api_key_id=None,
+        requester_id=None,
+        deferred_handling="client",
+        now=datetime.now(UTC),
+    )
+
+
+def test_a_stop_gives_back_what_is_in_flight(fresh_loop: worker.RunLoop) -> None:
+    run_id = queued("SLEEP 60")
+    flight = fresh_loop.submit(worker._execute(fresh_loop, run_id))
+    while Run.objects.get(id=run_id).status == RunStatus.QUEUED:
+        pass
+    worker.stop(grace=5)
+    flight.result(timeout=5)
+    run = Run.objects.get(id=run_id)
+    assert (run.status, run.lease_expires_at, run.lost) == (RunStatus.QUEUED, None, 0)
+
+
+def test_a_stop_gives_back_what_is_being_claimed(
+    fresh_loop: worker.RunLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = queued("SLEEP 60")
+    claim, claiming, told = lifecycle.claim_run, threading.Event(), threading.Event()
+
+    def slow_claim(**arguments: Any) -> Any:
+        found = claim(**arguments)
+        claiming.set()
+        told.wait(timeout=10)
+        return found
+
+    monkeypatch.setattr(lifecycle, "claim_run", slow_claim)
+    fresh_loop.submit(worker._execute(fresh_loop, run_id))
+    claiming.wait(timeout=10)
+    stopper = threading.Thread(target=worker.stop, kwargs={"grace": 10})
+    stopper.start()
+    while not fresh_loop.stopping:
+        pass
+    told.set()
+    stopper.join(timeout=10)
+    assert Run.objects.get(id=run_id).status == RunStatus.QUEUED
+
+
+def test_a_stopping_worker_takes_no_more(fresh_loop: worker.RunLoop) -> None:
+    worker.stop(grace=1)
+    with pytest.raises(worker.Stopping):
+        worker.execute(queued("OK"))
