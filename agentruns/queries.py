@@ -41,6 +41,8 @@ class RunSummary:
     agent_name: str
     asked: bool
     created_at: datetime
+    # When a failed run is tried again by itself.
+    retry_at: datetime | None = None
 
     @property
     def ended(self) -> bool:
@@ -49,7 +51,7 @@ class RunSummary:
     @property
     def settled(self) -> bool:
         """Whether the session stands still here for good: ended, and not with a question."""
-        return self.ended and not self.asked
+        return self.ended and not self.asked and self.retry_at is None
 
     @property
     def text(self) -> str | None:
@@ -82,6 +84,7 @@ def session_chain(session_id: UUID) -> list[RunSummary]:
             agent_name=run.agent.name if run.agent else "",
             asked=run.deferred_call is not None,
             created_at=run.created_at,
+            retry_at=run.retry_at,
         )
         for run in runs.order_by("created_at", "id")
     ]

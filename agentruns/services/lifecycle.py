@@ -467,9 +467,10 @@ def cancel_run(*, run_id: UUID, reason: str | None, message: str | None, now: da
 
 def cancel_session(*, session_id: UUID, reason: str | None, now: datetime) -> int:
     """End every run of the session that has not ended; return how many. Questions are not ours."""
-    active = Run.objects.filter(
-        session_id=session_id, status__in=(RunStatus.QUEUED, RunStatus.RUNNING)
-    )
+    session = Run.objects.filter(session_id=session_id)
+    # What was to be tried again by itself is over as well.
+    session.filter(retry_at__isnull=False).update(retry_at=None)
+    active = session.filter(status__in=(RunStatus.QUEUED, RunStatus.RUNNING))
     ended = 0
     for run_id in list(active.values_list("id", flat=True)):
         try:

@@ -38,7 +38,8 @@ def save_draft(
     if user is None or task is None or not permissions.is_asked(user, task):
         raise TaskNotFound(TaskNotFound.__doc__)
     content = json.dumps({"values": dict(values), "note": note})
-    if task.state != TaskState.OPEN or len(content) > MAX_DRAFT or "\\u0000" in content:
+    unstorable = any("\x00" in text for text in (*values.values(), note))
+    if task.state != TaskState.OPEN or len(content) > MAX_DRAFT or unstorable:
         raise DraftRefused(DraftRefused.__doc__)
     Draft.objects.update_or_create(
         task_id=task_id, user_id=user_id, defaults={"content": content, "saved_at": now}

@@ -232,7 +232,9 @@ def _fate(user: User, task: HumanTask) -> dict[str, Any]:
     after = chain[position + 1 :]
     current = after[0] if after else None
     follow_up = HumanTask.objects.filter(run_id=current.id).first() if current else None
-    settled = task.state == TaskState.ENDED or bool(current and current.ended)
+    settled = task.state == TaskState.ENDED or bool(
+        current and current.ended and not current.retry_at
+    )
     return {
         "task": task,
         "result": result,

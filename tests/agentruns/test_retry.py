@@ -116,3 +116,11 @@ def play_queued() -> UUID:
         deferred_handling="client",
         now=now(),
     )
+
+
+def test_the_end_of_the_session_ends_the_tries() -> None:
+    failed = fail(answered(play('ASK {"question": "Deploy?"}')), transient=True)
+    lifecycle.cancel_session(session_id=failed.session_id, reason="over", now=now())
+    Run.objects.filter(id=failed.id, retry_at__isnull=False).update(retry_at=now())
+    assert sweeps.retry_due(now=now()) == 0
+    assert not Run.objects.filter(retry_of=failed).exists()

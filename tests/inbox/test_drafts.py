@@ -41,6 +41,16 @@ def test_a_draft_comes_back_and_is_nobody_elses(page: Client, task: HumanTask, b
     assert task.state == TaskState.OPEN
 
 
+def test_a_draft_may_spell_out_what_it_may_not_hold(page: Client, task: HumanTask) -> None:
+    assert draft(page, task, note="\\u0000 is NUL") == 200
+
+
+def test_leading_line_breaks_survive(page: Client, task: HumanTask) -> None:
+    # HTML drops the first line break after <textarea>.
+    draft(page, task, note="x", **{"field-comment": "\n\nlow"})
+    assert ">\n\n\nlow</textarea>" in page.get(f"/tasks/{task.pk}/").text.replace("\r", "")
+
+
 def test_the_last_draft_counts(page: Client, task: HumanTask) -> None:
     draft(page, task)
     draft(page, task, note="newer")

@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from agentruns.models.runs import Run
 from agentruns.models.steering import Agent
+from agentruns.services import lifecycle, resuming
 from inbox.models.routing import RoutingRule
 from inbox.models.tasks import HumanTask, TaskState
 from inbox.services import ending
@@ -241,3 +242,26 @@ def test_scopes_narrow_the_list(page: Client, alice: User) -> None:
     assert found(page, scope="mine") == ["for me"]
     assert found(page, scope="groups") == ["for the group"]
     assert len(found(page, scope="nonsense", sort="nonsense")) == 2
+
+
+def test_an_answer_that_a_busy_provider_kept_is_said_to_go_there_again(
+    page: Client, task: HumanTask
+) -> None:
+    answer(page, task)
+    child = Run.objects.get(parent_id=task.run_id)
+    claimed = lifecycle.claim_run(run_id=child.id, now=NOW)
+    assert claimed is not None
+    lifecycle.finish_run(
+        run_id=child.id,
+        attempt=claimed.attempt,
+        new=[],
+        ending=lifecycle.failure("overloaded", None, transient=True),
+        now=NOW,
+    )
+    shown = page.get(address(task)).text
+    assert "overloaded" in shown
+    assert "The answer is kept, and taken to the agent again" in shown
+    assert "data-settled" not in shown
+    retry = resuming.retry_run(run_id=child.id, now=NOW)
+    assert "The agent goes on" in page.get(address(task)).text
+    assert Run.objects.get(id=retry).deferred_results == child.deferred_results
