@@ -1,6 +1,7 @@
 """Steering in Django admin: what people may set up, and what they may only look at."""
 
 import json
+import unicodedata
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -143,11 +144,11 @@ class RunAdmin(ReadOnlyAdmin):
 
     @admin.display(description="output")
     def pretty_output(self, run: Run) -> str:
-        return _pretty(run.output)
+        return pretty(run.output)
 
     @admin.display(description="question")
     def pretty_call(self, run: Run) -> str:
-        return _pretty(run.deferred_call)
+        return pretty(run.deferred_call)
 
     def has_cancel_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("agentruns.change_run")
@@ -177,11 +178,20 @@ class RunAdmin(ReadOnlyAdmin):
         messages.success(request, f"{retried} queued again.")
 
 
-def _pretty(text: str | None) -> str:
+def pretty(text: str | None) -> str:
+    """Return stored JSON for reading, as HTML."""
     if text is None:
         return "none"
     shown = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    return format_html("<pre>{}</pre>", shown)
+    return format_html("<pre>{}</pre>", with_escapes(shown))
+
+
+def with_escapes(text: str) -> str:
+    """Return JSON text in which what can't be seen, or turns the direction, is its escape."""
+    return "".join(
+        json.dumps(character)[1:-1] if unicodedata.category(character) == "Cf" else character
+        for character in text
+    )
 
 
 @admin.register(RunEvent)

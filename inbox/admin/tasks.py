@@ -5,20 +5,41 @@ from datetime import UTC, datetime
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.safestring import SafeString
 
-from agentruns.admin import ReadOnlyAdmin
+from agentruns.admin import ReadOnlyAdmin, pretty
 from inbox.models.tasks import HumanTask, TaskEvent
+from inbox.rendering.text import reveal
 from inbox.services import ending
 
 
 @admin.register(HumanTask)
 class HumanTaskAdmin(ReadOnlyAdmin):
-    list_display = ("__str__", "state", "agent_name", "urgency", "expires_at", "closed_by")
+    list_display = ("shown", "state", "agent_name", "urgency", "expires_at", "closed_by")
     list_filter = ("state", "urgency")
     list_select_related = ("closed_by",)
     search_fields = ("title", "question", "id")
     ordering = ("-opened_at",)
     actions = ("withdraw",)
+    fields = (
+        *("shown", "state", "agent_name", "urgency", "run", "session_id", "requester", "rule"),
+        *("opened_at", "expires_at", "claimed_by", "claim_expires_at", "closed_at", "closed_by"),
+        *("request", "answer", "digest"),
+    )
+    readonly_fields = ("shown", "request", "answer")
+
+    @admin.display(description="question")
+    def shown(self, task: HumanTask) -> SafeString:
+        """What the model wrote, with hidden characters as marks."""
+        return reveal(task.title or task.question[:80])
+
+    @admin.display(description="request")
+    def request(self, task: HumanTask) -> str:
+        return pretty(task.payload)
+
+    @admin.display(description="answer")
+    def answer(self, task: HumanTask) -> str:
+        return pretty(task.result)
 
     def has_withdraw_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("inbox.change_humantask")

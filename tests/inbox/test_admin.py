@@ -1,5 +1,6 @@
 """The admin site: everything opens, what is recorded can't be edited, keys are shown once."""
 
+import json
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from agentruns.auth import authenticate
 from agentruns.models.steering import Agent, ApiKey, AskHumanPolicy
 from inbox.models.routing import RoutingRule
 from inbox.models.tasks import HumanTask, TaskState
+from tests.support.questions import CALL, open_task
 
 pytestmark = pytest.mark.django_db
 
@@ -149,3 +151,20 @@ def test_a_rule_is_saved_with_its_people(admin: Client, alice: User) -> None:
         reverse("admin:inbox_routingrule_add"), {**form, "name": "S", "deadline_seconds": 0}
     )
     assert "greater than or equal to 1" in page.content.decode()
+
+
+def test_hidden_characters_are_marks_in_the_admin_too(admin: Client) -> None:
+    call = json.loads(CALL)
+    call["args"]["title"] = "Pay \u202eecnalab\u202c 北京"
+    call["args"]["question"] = "Zero\u200bwidth?"
+    task = open_task(json.dumps(call))
+    shown = admin.get(reverse("admin:inbox_humantask_changelist")).text
+    assert "U+202E" in shown
+    detail = admin.get(reverse("admin:inbox_humantask_change", args=[task.pk])).text
+    run = admin.get(reverse("admin:agentruns_run_change", args=[task.run_id])).text
+    for page in (shown, detail, run):
+        assert "\u202e" not in page
+        assert "\u200b" not in page
+    assert "\\u202e" in detail
+    assert "Zero\\u200bwidth?" in run
+    assert "北京" in run
