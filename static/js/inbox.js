@@ -174,6 +174,18 @@ function guardAgainstDoubleSubmit(event) {
   window.addEventListener("pageshow", () => delete form.dataset.sent, { once: true });
 }
 
+// --- Long requests --------------------------------------------------------------------------------
+
+// Says how much stands between here and the buttons; nothing is cut off.
+function showBelow() {
+  const note = document.getElementById("below");
+  const buttons = document.querySelector("#answer .actions");
+  if (!note || !buttons) return;
+  const rest = buttons.getBoundingClientRect().top - window.innerHeight;
+  note.hidden = rest <= 0;
+  if (rest > 0) note.textContent = `${note.dataset.text} ${Math.ceil((rest / window.innerHeight) * 10) / 10}`;
+}
+
 // --- Keyboard -----------------------------------------------------------------------------------
 
 function move(step) {
@@ -215,6 +227,9 @@ localise(document);
 showCount(document);
 live();
 keepDrafts();
+showBelow();
+document.addEventListener("scroll", showBelow, { passive: true });
+window.addEventListener("resize", showBelow);
 // On a phone the request comes first, its context on demand.
 if (window.matchMedia("(width < 60rem)").matches) {
   for (const details of document.querySelectorAll("details.conversation")) details.open = false;

@@ -203,3 +203,14 @@ def test_searching_finds_two_character_words_and_accents(demo: Demo, chromium: B
     alice.page.keyboard.press("Enter")
     expect(alice.page).to_have_url(re.compile("q=D"))
     expect(alice.page.locator(".row").first).to_contain_text("Deployment")
+
+
+def test_a_long_request_says_how_much_is_below(demo: Demo, chromium: Browser) -> None:
+    task = demo.ask("deployment-reviewer", "Please go on.")
+    alice = Person(demo, chromium, "approver", **PHONE)
+    page = alice.page
+    page.goto(f"{alice.url}/tasks/{task}/")
+    expect(page.locator("#below")).to_contain_text("Screens to go: ")
+    assert_accessible(page)
+    page.locator("#answer .actions").scroll_into_view_if_needed()
+    expect(page.locator("#below")).to_be_hidden()
