@@ -41,6 +41,8 @@ class RunSummary:
     agent_name: str
     asked: bool
     created_at: datetime
+    # The run whose question's answer this one goes on with.
+    parent_id: UUID | None = None
     # When a failed run is tried again by itself.
     retry_at: datetime | None = None
 
@@ -84,6 +86,7 @@ def session_chain(session_id: UUID) -> list[RunSummary]:
             agent_name=run.agent.name if run.agent else "",
             asked=run.deferred_call is not None,
             created_at=run.created_at,
+            parent_id=run.parent_id,
             retry_at=run.retry_at,
         )
         for run in runs.order_by("created_at", "id")

@@ -227,10 +227,9 @@ def _result(task: HumanTask) -> AskHumanToolResult | None:
 def _fate(user: User, task: HumanTask) -> dict[str, Any]:
     """What came of it: the result, the runs that followed, and the next question."""
     result = _result(task)
-    chain = runs.session_chain(task.session_id)
-    position = next((i for i, run in enumerate(chain) if run.id == task.run_id), len(chain))
-    after = chain[position + 1 :]
-    current = after[0] if after else None
+    # By descent, not by time: the clocks of hosts differ.
+    chain = runs.session_chain(task.session_id) if task.run_id else []
+    current = next((run for run in chain if run.parent_id == task.run_id), None)
     follow_up = HumanTask.objects.filter(run_id=current.id).first() if current else None
     settled = task.state == TaskState.ENDED or bool(
         current and current.ended and not current.retry_at

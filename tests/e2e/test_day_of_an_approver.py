@@ -105,7 +105,7 @@ def test_a_new_question_appears_by_itself(demo: Demo, chromium: Browser) -> None
     row.focus()
     focused = row.get_attribute("href")
     task = demo.ask("deployment-reviewer", "Live.")
-    expect(alice.page.locator(f'a[href="/tasks/{task}/"]')).to_be_visible(timeout=3_000)
+    expect(alice.page.locator(f'a[href="/tasks/{task}/"]')).to_be_visible(timeout=10_000)
     assert alice.page.evaluate("document.activeElement.getAttribute('href')") == focused
     expect(alice.page.locator("#announcement")).to_contain_text("waiting")
 
@@ -115,7 +115,7 @@ def test_it_appears_with_the_stream_blocked_as_well(demo: Demo, chromium: Browse
     alice.page.route("**/live/", lambda route: route.abort())
     alice.page.goto(alice.url)
     task = demo.ask("deployment-reviewer", "Blocked.")
-    expect(alice.page.locator(f'a[href="/tasks/{task}/"]')).to_be_visible(timeout=8_000)
+    expect(alice.page.locator(f'a[href="/tasks/{task}/"]')).to_be_visible(timeout=20_000)
 
 
 def test_the_deadline_passes_while_the_page_is_open(demo: Demo, chromium: Browser) -> None:

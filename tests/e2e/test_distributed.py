@@ -97,7 +97,7 @@ def test_cancelling_in_one_process_stops_the_model_in_another(site: Site) -> Non
     )
     assert cancelled.status_code == 200, cancelled.text
     line = f"action=run_fenced run_id={run_id}"
-    eventually(lambda: any(line in member.text() for member in site.workers), "it stops", 2)
+    eventually(lambda: any(line in member.text() for member in site.workers), "it stops", 8)
     end = site.query("SELECT data FROM agentruns_runevent WHERE run_id = %s ORDER BY id", run_id)
     assert json.loads(end[-1][0]) == {"reason": "user", "message": None}
 

@@ -43,23 +43,23 @@ def in_flight(site: Cluster, web: Web, prompt: str) -> Story:
 
 
 def test_a_run_that_ends_within_the_grace_ends_there(site: Cluster, web: Web) -> None:
-    worker = site.worker(SAYSO_STOP_GRACE="10")
+    worker = site.worker(SAYSO_STOP_GRACE="20")
     story = in_flight(site, web, "SLOWASK 1")
-    assert worker.stop() < 5
+    assert worker.stop() < 15
     assert worker.process.returncode == 0
-    story.wait_for_question(5)
+    story.wait_for_question(20)
     assert site.query(FENCE, story.run_id) == [(1, 0)]
 
 
 def test_a_run_that_takes_longer_goes_to_another_worker(site: Cluster, web: Web) -> None:
     worker = site.worker(SAYSO_STOP_GRACE="1")
-    story = in_flight(site, web, "SLOWASK 4")
-    assert worker.stop() < 5
+    story = in_flight(site, web, "SLOWASK 30")
+    assert worker.stop() < 15
     assert worker.process.returncode == 0
     assert site.query(RUNNING, story.run_id) == []
     site.worker()
-    story.wait_for_question(20)
-    assert site.query(FENCE, story.run_id) == [(2, 0)]
+    again = "SELECT 1 FROM agentruns_run WHERE id = %s AND attempt = 2 AND lost = 0"
+    eventually(lambda: site.query(again, story.run_id), "another worker has it")
 
 
 def test_open_streams_end_cleanly_and_go_on_elsewhere(site: Cluster, web: Web) -> None:
@@ -75,7 +75,7 @@ def test_open_streams_end_cleanly_and_go_on_elsewhere(site: Cluster, web: Web) -
     stopper.start()
     ids = followed(leaving.url, site, story, "")
     stopper.join()
-    assert stopped[0] < 3
+    assert stopped[0] < 10
     # uvicorn repeats the signal once it has finished.
     assert leaving.process.returncode == -signal.SIGTERM
     assert "Traceback" not in leaving.text()
@@ -135,5 +135,5 @@ def handles_sigterm(member: Member) -> bool:
 def test_beat_stops_at_once(site: Cluster) -> None:
     beat = site.beat()
     eventually(lambda: handles_sigterm(beat), "beat runs")
-    assert beat.stop() < 3
+    assert beat.stop() < 10
     assert beat.process.returncode == 0

@@ -146,7 +146,7 @@ class Cluster:
     def web(self, **variables: str) -> Web:
         port = free_port()
         command = [*WEB.split(), "--port", str(port)]
-        command += ["--timeout-graceful-shutdown", "5", "--no-access-log"]
+        command += ["--timeout-graceful-shutdown", "20", "--no-access-log"]
         web = self._start(Web, "web", command, variables)
         web.url = f"http://127.0.0.1:{port}"
         eventually(lambda: web.died or self._answers(web.url), f"web is up:\n{web.text()}")
