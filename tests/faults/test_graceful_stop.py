@@ -28,11 +28,15 @@ def web(site: Cluster) -> Web:
 
 @pytest.fixture(autouse=True)
 def _nobody_stays(site: Cluster, web: Web) -> Iterator[None]:
-    """Members that a test started would take the runs of the next one."""
+    """Members that a test started, and runs that it left, are not the next one's."""
     before = len(site.members)
     yield
     for member in site.members[before:]:
         member.kill()
+    site.query(
+        "UPDATE agentruns_run SET status = 'cancelled', finished_at = now(),"
+        " lease_expires_at = NULL WHERE status IN ('queued', 'running')"
+    )
 
 
 def in_flight(site: Cluster, web: Web, prompt: str) -> Story:
@@ -43,7 +47,7 @@ def in_flight(site: Cluster, web: Web, prompt: str) -> Story:
 
 
 def test_a_run_that_ends_within_the_grace_ends_there(site: Cluster, web: Web) -> None:
-    worker = site.worker(SAYSO_STOP_GRACE="20")
+    worker = site.worker(SAYSO_STOP_GRACE="20", SAYSO_LEASE_SECONDS="30")
     story = in_flight(site, web, "SLOWASK 1")
     assert worker.stop() < 15
     assert worker.process.returncode == 0
@@ -52,7 +56,7 @@ def test_a_run_that_ends_within_the_grace_ends_there(site: Cluster, web: Web) ->
 
 
 def test_a_run_that_takes_longer_goes_to_another_worker(site: Cluster, web: Web) -> None:
-    worker = site.worker(SAYSO_STOP_GRACE="1")
+    worker = site.worker(SAYSO_STOP_GRACE="1", SAYSO_LEASE_SECONDS="30")
     story = in_flight(site, web, "SLOWASK 30")
     assert worker.stop() < 15
     assert worker.process.returncode == 0
