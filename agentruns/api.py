@@ -12,7 +12,7 @@ from agentruns import queries, sse
 from agentruns.auth import key_of
 from agentruns.protocol.bodies import parse_body, query_error
 from agentruns.protocol.runs import AgentRunRequest, CancelRequest, CreateRunRequest
-from agentruns.services import lifecycle, snapshots
+from agentruns.services import cancelling, creating, snapshots
 
 router = Router()
 
@@ -23,7 +23,7 @@ def _own_run(request: HttpRequest, run_id: str) -> UUID:
     """Return the id of a run that the key made; raises `RunNotFound` for everything else."""
     found = _run_id(run_id)
     if not queries.run_exists(found, api_key_id=key_of(request).pk):
-        raise lifecycle.RunNotFound(lifecycle.RunNotFound.__doc__)
+        raise cancelling.RunNotFound(cancelling.RunNotFound.__doc__)
     return found
 
 
@@ -31,9 +31,9 @@ def _run_id(text: str) -> UUID:
     try:
         found = UUID(text)
     except ValueError as error:
-        raise lifecycle.RunNotFound(lifecycle.RunNotFound.__doc__) from error
+        raise cancelling.RunNotFound(cancelling.RunNotFound.__doc__) from error
     if str(found) != text:
-        raise lifecycle.RunNotFound(lifecycle.RunNotFound.__doc__)
+        raise cancelling.RunNotFound(cancelling.RunNotFound.__doc__)
     return found
 
 
@@ -52,7 +52,7 @@ def create_run(request: HttpRequest) -> HttpResponse:
         snapshot=wanted["session_snapshot"],
         resuming=wanted["deferred_tool_results"] is not None,
     )
-    run_id = lifecycle.create_run(
+    run_id = creating.create_run(
         request=json.dumps(wanted, ensure_ascii=False, sort_keys=True),
         api_key_id=key.pk,
         requester_id=key.owner_id,
@@ -69,7 +69,7 @@ def create_run(request: HttpRequest) -> HttpResponse:
 def get_run(request: HttpRequest, run_id: str) -> HttpResponse:
     status = queries.run_status(_run_id(run_id), api_key_id=key_of(request).pk)
     if status is None:
-        raise lifecycle.RunNotFound(lifecycle.RunNotFound.__doc__)
+        raise cancelling.RunNotFound(cancelling.RunNotFound.__doc__)
     return JsonResponse(status)
 
 
@@ -128,7 +128,7 @@ def event_stream(frames: Callable[[], AsyncIterator[str]], cursor: str) -> Strea
 def cancel_run(request: HttpRequest, run_id: str) -> HttpResponse:
     run = _own_run(request, run_id)
     body = parse_body(request.body, request.content_type, CancelRequest)
-    lifecycle.cancel_run(
+    cancelling.cancel_run(
         run_id=run, reason=body.reason, message=body.message, now=datetime.now(UTC)
     )
     return JsonResponse({"run_id": str(run), "status": "cancelled"})
@@ -143,7 +143,7 @@ def list_agents(request: HttpRequest) -> HttpResponse:
 def start_agent(request: HttpRequest, slug: str) -> HttpResponse:
     key = key_of(request)
     body = parse_body(request.body, request.content_type, AgentRunRequest)
-    run_id = lifecycle.start_agent(
+    run_id = creating.start_agent(
         slug=slug,
         text=body.input,
         requester_id=key.owner_id,

@@ -15,7 +15,7 @@ from agentruns.api import router as runs
 from agentruns.auth import Unauthorized, authenticate
 from agentruns.models.steering import ApiKey
 from agentruns.protocol.bodies import BodyRefused
-from agentruns.services import lifecycle, snapshots
+from agentruns.services import cancelling, creating, snapshots
 from config.openapi import document
 from inbox.api import KeyMayNotAnswer, SessionNotFound
 from inbox.api import router as tasks
@@ -41,10 +41,10 @@ def _problem(status: int) -> Callable[[HttpRequest, Any], HttpResponse]:
 
 
 for known, status in (
-    (lifecycle.RunNotFound, 404),
-    (lifecycle.AgentNotFound, 404),
-    (lifecycle.RunFinished, 409),
-    (lifecycle.IdempotencyConflict, 409),
+    (cancelling.RunNotFound, 404),
+    (creating.AgentNotFound, 404),
+    (cancelling.RunFinished, 409),
+    (creating.IdempotencyConflict, 409),
     (snapshots.SnapshotRefused, 409),
     (snapshots.AnswerRefused, 409),
     (answering.TaskNotFound, 404),

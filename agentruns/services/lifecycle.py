@@ -1,39 +1,25 @@
-"""Create, claim, append, finish, cancel: each a guarded UPDATE whose count is looked at."""
+"""Claim, append, release, finish: each a guarded UPDATE whose count is looked at."""
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from django.conf import settings
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.db.models import Case, F, Max, QuerySet, When
 from django.db.models.functions import Now
 
 from agentruns import crashpoints, handoff, secrets
 from agentruns.models.runs import Run, RunEvent, RunStatus
-from agentruns.models.steering import Agent, AskHumanPolicy, DeferredHandling
-from agentruns.protocol.limits import tightest
+from agentruns.models.steering import DeferredHandling
 from agentruns.protocol.runs import HISTORY_LAYER_NAME
 from agentruns.services import events, hints
 from agentruns.services.clock import database_now
 from agentruns.services.events import NewEvent
 from agentruns.services.snapshots import snapshot_digest
-
-
-class RunNotFound(Exception):
-    """run not found"""
-
-
-class IdempotencyConflict(Exception):
-    """idempotency_key was used before with another request body"""
-
-
-class RunFinished(Exception):
-    """The run had ended before; str() says how."""
 
 
 class Fenced(Exception):
@@ -42,10 +28,6 @@ class Fenced(Exception):
 
 class TooManyQuestions(Exception):
     """The session has asked people as often as it may; str() says how often that is."""
-
-
-class AgentNotFound(Exception):
-    """agent not found"""
 
 
 @dataclass(frozen=True)
@@ -88,7 +70,6 @@ def failure(error: str, reason: str | None, *, transient: bool = False) -> Endin
     )
 
 
-HINTED_AT_ONCE = 20
 # An answer that a busy provider kept from the agent is taken to it again after these.
 RETRY_DELAYS = (timedelta(seconds=30), timedelta(minutes=5))
 
@@ -99,155 +80,9 @@ TERMINAL_EVENTS = {
 }
 
 
-def digest(text: str) -> str:
-    """SHA-256 of the text's UTF-8, hex."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
 def storable(text: str) -> str:
     """Return the text without what no database stores: NUL and unpaired surrogates."""
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
-
-
-def create_run(
-    *,
-    request: str,
-    api_key_id: int | None,
-    requester_id: int | None,
-    deferred_handling: str,
-    now: datetime,
-    agent_id: int | None = None,
-    idempotency_key: str | None = None,
-    session_id: UUID | None = None,
-    limits: dict[str, Any] | None = None,
-) -> UUID:
-    """Queue a run of `request` (JSON text of a CreateRunRequest); return its id.
-
-    `session_id` is the session that it goes on with; without one it begins its own. `limits` are
-    those of key and agent, where the caller has read them.
-
-    The same key and request again: the first run's id. Raises `IdempotencyConflict`.
-    """
-    run_id = uuid4()
-    if idempotency_key is not None:
-        # Callers may use keys of any length.
-        idempotency_key = digest(idempotency_key)
-    run = Run(
-        id=run_id,
-        limits=json.dumps(
-            limits
-            if limits is not None and session_id is None
-            else limits_in_force(session_id, api_key_id, agent_id)
-        ),
-        session_id=session_id or run_id,
-        api_key_id=api_key_id,
-        requester_id=requester_id,
-        agent_id=agent_id,
-        deferred_handling=deferred_handling,
-        idempotency_key=idempotency_key,
-        request_digest=digest(request),
-        request=secrets.seal(request),
-        created_at=now,
-        updated_at=now,
-    )
-    if idempotency_key is None:
-        return insert_run(run)
-    earlier = _earlier_run(run)
-    if earlier is not None:
-        return earlier
-    try:
-        return insert_run(run)
-    except IntegrityError:
-        # Somebody sent the same key at the same moment; theirs is committed now.
-        earlier = _earlier_run(run)
-        if earlier is None:
-            raise
-        return earlier
-
-
-def limits_in_force(
-    session_id: UUID | None, api_key_id: int | None, agent_id: int | None
-) -> dict[str, Any]:
-    """Return the session's pinned limits, or for a new session what key and agent allow now."""
-    if session_id is not None:
-        pinned = Run.objects.filter(id=session_id).values_list("limits", flat=True).first()
-        if pinned is not None:
-            return dict(json.loads(pinned))
-    by_key = AskHumanPolicy.objects.filter(apikey=api_key_id).first() if api_key_id else None
-    by_agent = AskHumanPolicy.objects.filter(agent=agent_id).first() if agent_id else None
-    return tightest(*(policy.limits() for policy in (by_key, by_agent) if policy))
-
-
-def _earlier_run(run: Run) -> UUID | None:
-    row = (
-        Run.objects.filter(api_key_id=run.api_key_id, idempotency_key=run.idempotency_key)
-        .values_list("id", "request_digest")
-        .first()
-    )
-    if row is None:
-        return None
-    if row[1] != run.request_digest:
-        raise IdempotencyConflict(IdempotencyConflict.__doc__)
-    return row[0]
-
-
-def insert_run(run: Run) -> UUID:
-    """Store a queued run with its first event and hint a worker after the commit."""
-    # No savepoint: whoever calls inside a transaction of theirs takes all of it back on an error.
-    with transaction.atomic(savepoint=False):
-        run.save(force_insert=True)
-        started = NewEvent("run_started", "{}", run.created_at)
-        events.append(run_id=run.id, events=[started], last=0)
-        hints.run_is_queued(run.id)
-        crashpoints.reach("create:before_commit")
-    crashpoints.reach("create:after_commit")
-    return run.id
-
-
-def insert_runs(runs: Sequence[Run]) -> None:
-    """Store many queued runs at once. Only a few are hinted: the sweep brings the rest, so that a
-    thousand deadlines at one moment are no burst of messages."""
-    with transaction.atomic():
-        Run.objects.bulk_create(runs)
-        events.begin_all((run.id, run.created_at) for run in runs)
-        for run in runs[:HINTED_AT_ONCE]:
-            hints.run_is_queued(run.id)
-
-
-def start_agent(
-    *,
-    slug: str,
-    text: str,
-    requester_id: int | None,
-    now: datetime,
-    api_key_id: int | None = None,
-    deferred_handling: str | None = None,
-) -> UUID:
-    """Queue a run of a saved agent with `text` as the user's prompt. Raises `AgentNotFound`."""
-    # PostgreSQL refuses NUL even in a comparison.
-    found = Agent.objects.filter(slug=slug, is_active=True) if "\x00" not in slug else None
-    agent = found.first() if found is not None else None
-    if agent is None:
-        raise AgentNotFound(AgentNotFound.__doc__)
-    both = {agent.deferred_handling, deferred_handling}
-    return create_run(
-        request=json.dumps({"composition": with_user_prompt(agent.composition, text)}),
-        api_key_id=api_key_id,
-        requester_id=requester_id,
-        deferred_handling="client" if "client" in both else DeferredHandling.INBOX,
-        now=now,
-        agent_id=agent.pk,
-    )
-
-
-def with_user_prompt(composition: dict[str, Any], text: str) -> dict[str, Any]:
-    """Return the composition with `text` as the user prompt of its first prompt layer."""
-    layers = [dict(layer) for layer in composition["layers"]]
-    for layer in layers:
-        if layer["type"] == "plain.prompt":
-            layer["config"] = {**(layer.get("config") or {}), "user": text}
-            break
-    return {**composition, "layers": layers}
 
 
 def _lease() -> Any:
@@ -434,51 +269,6 @@ def _hand_off(run_id: UUID, payload: str, now: datetime) -> None:
             payload=payload,
             now=now,
         )
-
-
-def cancel_run(*, run_id: UUID, reason: str | None, message: str | None, now: datetime) -> None:
-    """End a run that has not ended, at once and from anywhere; cancelling again changes nothing.
-
-    Raises `RunNotFound` and `RunFinished`.
-    """
-    with transaction.atomic():
-        ended = Run.objects.filter(
-            id=run_id, status__in=(RunStatus.QUEUED, RunStatus.RUNNING)
-        ).update(
-            status=RunStatus.CANCELLED,
-            error=message or reason,
-            reason=(reason or "")[:100] or None,
-            lease_expires_at=None,
-            finished_at=now,
-            updated_at=now,
-        )
-        if ended:
-            data = json.dumps({"reason": reason, "message": message})
-            events.append(run_id=run_id, events=[NewEvent("run_cancelled", data, now)])
-            hints.run_has_news(run_id)
-            hints.run_was_cancelled(run_id)
-            return
-    status = Run.objects.filter(id=run_id).values_list("status", flat=True).first()
-    if status is None:
-        raise RunNotFound(RunNotFound.__doc__)
-    if status != RunStatus.CANCELLED:
-        raise RunFinished(f"run already finished with status '{status}'")
-
-
-def cancel_session(*, session_id: UUID, reason: str | None, now: datetime) -> int:
-    """End every run of the session that has not ended; return how many. Questions are not ours."""
-    session = Run.objects.filter(session_id=session_id)
-    # What was to be tried again by itself is over as well.
-    session.filter(retry_at__isnull=False).update(retry_at=None)
-    active = session.filter(status__in=(RunStatus.QUEUED, RunStatus.RUNNING))
-    ended = 0
-    for run_id in list(active.values_list("id", flat=True)):
-        try:
-            cancel_run(run_id=run_id, reason=reason, message="The session was ended.", now=now)
-            ended += 1
-        except RunFinished:
-            continue
-    return ended
 
 
 def due_leases() -> QuerySet[Run]:

@@ -10,7 +10,7 @@ from django.db import IntegrityError, connection, transaction
 from agentruns.models.runs import Run, RunStatus
 from agentruns.protocol.ask_human import AskHumanToolResult
 from agentruns.services import hints
-from agentruns.services.lifecycle import insert_run, insert_runs
+from agentruns.services.creating import insert_run, insert_runs
 
 
 class NotResumable(Exception):

@@ -2,7 +2,7 @@
 
 from django.contrib import admin
 
-from agentruns.admin import AnyAdmin
+from agentruns.admin.base import AnyAdmin
 from inbox.models.routing import RoutingRule
 
 

@@ -7,7 +7,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
-from agentruns.admin import ReadOnlyAdmin, pretty
+from agentruns.admin.base import ReadOnlyAdmin, pretty
 from inbox.models.tasks import HumanTask, TaskEvent
 from inbox.rendering.text import reveal
 from inbox.services import ending

@@ -4,11 +4,14 @@ Twice guarded: markdown-it never passes raw HTML on, and bleach keeps only what 
 """
 
 import hashlib
+import re
 from collections import OrderedDict
+from dataclasses import dataclass
 from html import escape
+from ipaddress import IPv4Address, IPv6Address
 from threading import Lock
 from typing import Any, Final, cast
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import bleach
 from django.utils.safestring import SafeString, mark_safe
@@ -30,7 +33,9 @@ ATTRIBUTES: Final = {
     "span": ["class", "title"],
     "pre": ["class"],
 }
-SCHEMES: Final = frozenset({"http", "https", "mailto"})
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+SCHEMES: Final = frozenset({*DEFAULT_PORTS, "mailto"})
+_HOST: Final = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?")
 # Our own classes; the model can't write a class, because raw HTML never gets through.
 CLASSES: Final = frozenset({"link-host", "link-refused", "image", "hidden-char"})
 
@@ -44,39 +49,67 @@ class TooMuch(Exception):
     """The source would become more HTML than anybody reads."""
 
 
-def _host(href: str) -> str | None:
-    """Return what to show of a link's target; None for a target that is no link here."""
+@dataclass(frozen=True)
+class _Link:
+    """Where a link leads, and what is shown of that."""
+
+    href: str
+    host: str
+
+
+def _link(href: str) -> _Link | None:
+    """Return the link that leads to `href`; None for a target that is no link here.
+
+    A web address is put together anew from the host that is shown, so that no browser can read
+    another one in it.
+    """
     try:
         parts = urlsplit(href)
         if parts.scheme == "mailto":
-            return parts.path or None
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+            return _Link(href, parts.path) if parts.path else None
+        host = _host(parts.hostname or "")
+        if parts.scheme not in DEFAULT_PORTS or host is None:
             return None
-        host = parts.hostname.encode("idna").decode() if not parts.hostname.isascii() else None
-        return (host or parts.hostname) + (f":{parts.port}" if parts.port else "")
+        if parts.port not in (None, DEFAULT_PORTS[parts.scheme]):
+            host = f"{host}:{parts.port}"
+        return _Link(urlunsplit(parts._replace(netloc=host)), host)
     except (ValueError, UnicodeError):
         return None
 
 
-def _target(token: Token) -> str:
-    return str(token.attrGet("href") or token.attrGet("src") or "")
+def _host(name: str) -> str | None:
+    """Return the host as browsers read it; None for one that they may read otherwise."""
+    if ":" in name:
+        return f"[{IPv6Address(name)}]"
+    host = name if name.isascii() else name.encode("idna").decode()
+    if not _HOST.fullmatch(host):
+        return None
+    # To a browser, 0x7f.1 and 2130706433 are addresses as well; one way to write them is enough.
+    is_number = host.rstrip(".").rsplit(".", 1)[-1][0].isdigit()
+    return str(IPv4Address(host)) if is_number else host
 
 
 def _link_open(tokens: list[Token], index: int, options: Any, env: Any) -> str:
     href = _target(tokens[index])
+    around = env.setdefault("links", [])
+    # HTML knows no link in a link; the inner one would part the outer from its host.
+    link = None if any(outer for _, outer in around) else _link(href)
     # The closing token is told what the opening one became.
-    host = _host(href)
-    env.setdefault("links", []).append((href, host))
-    if host is None:
+    around.append((href, link))
+    if link is None:
         return '<span class="link-refused">'
-    return f'<a href="{escape(href)}" rel="noopener noreferrer nofollow" target="_blank">'
+    return f'<a href="{escape(link.href)}" rel="noopener noreferrer nofollow" target="_blank">'
 
 
 def _link_close(tokens: list[Token], index: int, options: Any, env: Any) -> str:
-    href, host = env["links"].pop()
-    if host is None:
+    href, link = env["links"].pop()
+    if link is None:
         return f'</span> <span class="link-host">({_shown(href)})</span>'
-    return f'</a> <span class="link-host">({_shown(host)})</span>'
+    return f'</a> <span class="link-host">({_shown(link.host)})</span>'
+
+
+def _target(token: Token) -> str:
+    return str(token.attrGet("href") or token.attrGet("src") or "")
 
 
 def _image(tokens: list[Token], index: int, options: Any, env: Any) -> str:

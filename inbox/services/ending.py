@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 
 from agentruns import crashpoints
 from agentruns.protocol.ask_human import AskHumanResultAction, AskHumanToolResult
-from agentruns.services.lifecycle import cancel_session
+from agentruns.services.cancelling import cancel_session
 from agentruns.services.resuming import resume_run, resume_runs
 from inbox.models.tasks import HumanTask, TaskEvent, TaskState
 from inbox.services import hints

@@ -11,7 +11,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from agentruns import queries as runs
-from agentruns.services import lifecycle
+from agentruns.services import creating
 from inbox.models.tasks import HumanTask
 from inbox.views.people import person
 
@@ -31,14 +31,14 @@ def new_run(request: HttpRequest) -> HttpResponse:
     error = _problem(text)
     if not error:
         try:
-            run_id = lifecycle.start_agent(
+            run_id = creating.start_agent(
                 slug=slug,
                 text=text,
                 requester_id=person(request).pk,
                 now=datetime.now(UTC),
             )
             return redirect("inbox:session", session_id=run_id)
-        except lifecycle.AgentNotFound:
+        except creating.AgentNotFound:
             error = _("Choose an agent.")
     context = {"agents": agents, "error": error, "chosen": slug, "text": text}
     return render(request, "inbox/new_run.html", context, status=422)

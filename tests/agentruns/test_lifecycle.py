@@ -12,7 +12,7 @@ from agentruns import queries, secrets
 from agentruns.execution import compact
 from agentruns.models.runs import Run, RunEvent, RunStatus
 from agentruns.protocol.ask_human import AskHumanToolResult
-from agentruns.services import lifecycle, resuming, sweeps
+from agentruns.services import cancelling, creating, lifecycle, resuming, sweeps
 from agentruns.services.events import NewEvent
 from agentruns.services.lifecycle import ClaimedRun, Ending
 
@@ -24,7 +24,7 @@ CALL = json.dumps({"tool_call_id": "call_1", "tool_name": "ask_human", "args": {
 
 
 def queued(request: str = REQUEST) -> UUID:
-    return lifecycle.create_run(
+    return creating.create_run(
         request=request, api_key_id=None, requester_id=None, deferred_handling="client", now=NOW
     )
 
@@ -142,14 +142,14 @@ def test_reading_from_any_cursor_gives_the_tail() -> None:
 def test_cancelling_ends_a_run_and_doing_it_again_changes_nothing() -> None:
     run_id = queued()
     for _ in range(2):
-        lifecycle.cancel_run(run_id=run_id, reason="user", message=None, now=NOW)
+        cancelling.cancel_run(run_id=run_id, reason="user", message=None, now=NOW)
     assert types(run_id) == ["run_started", "run_cancelled"]
     assert lifecycle.claim_run(run_id=run_id, now=NOW) is None
 
 
 def test_a_cancelled_run_discards_the_late_answer() -> None:
     claim = claimed(queued())
-    lifecycle.cancel_run(run_id=claim.run_id, reason=None, message="stop", now=NOW)
+    cancelling.cancel_run(run_id=claim.run_id, reason=None, message="stop", now=NOW)
     with pytest.raises(lifecycle.Fenced):
         finish(claim, output='"late"')
     assert Run.objects.get(id=claim.run_id).output is None
@@ -158,10 +158,10 @@ def test_a_cancelled_run_discards_the_late_answer() -> None:
 def test_a_finished_or_unknown_run_cannot_be_cancelled() -> None:
     claim = claimed(queued())
     finish(claim, output="1")
-    with pytest.raises(lifecycle.RunFinished, match="already finished with status 'succeeded'"):
-        lifecycle.cancel_run(run_id=claim.run_id, reason=None, message=None, now=NOW)
-    with pytest.raises(lifecycle.RunNotFound):
-        lifecycle.cancel_run(run_id=uuid4(), reason=None, message=None, now=NOW)
+    with pytest.raises(cancelling.RunFinished, match="already finished with status 'succeeded'"):
+        cancelling.cancel_run(run_id=claim.run_id, reason=None, message=None, now=NOW)
+    with pytest.raises(cancelling.RunNotFound):
+        cancelling.cancel_run(run_id=uuid4(), reason=None, message=None, now=NOW)
 
 
 def test_the_answer_starts_a_run_that_carries_snapshot_and_result() -> None:

@@ -12,7 +12,7 @@ from django.db import transaction
 from agentruns import queries, worker
 from agentruns.models.runs import Run, RunStatus
 from agentruns.protocol.ask_human import AskHumanToolResult
-from agentruns.services import lifecycle, resuming
+from agentruns.services import creating, resuming
 from tests.support.stub_llm import ErrorReply, Reply, StubLLM, TextReply, ToolCallReply
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -30,7 +30,7 @@ def request(credentials: dict[str, str]) -> str:
 
 
 def play(credentials: dict[str, str]) -> Run:
-    run_id = lifecycle.create_run(
+    run_id = creating.create_run(
         request=request(credentials),
         api_key_id=None,
         requester_id=None,

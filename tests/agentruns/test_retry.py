@@ -10,7 +10,7 @@ from django.db import transaction
 from agentruns import queries, worker
 from agentruns.models.runs import Run, RunStatus
 from agentruns.protocol.ask_human import AskHumanToolResult
-from agentruns.services import lifecycle, resuming, sweeps
+from agentruns.services import cancelling, creating, lifecycle, resuming, sweeps
 from tests.support.story import composition
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -26,7 +26,7 @@ def now() -> datetime:
 
 
 def play(prompt: str) -> Run:
-    run_id = lifecycle.create_run(
+    run_id = creating.create_run(
         request=json.dumps({"composition": composition(prompt)}),
         api_key_id=None,
         requester_id=None,
@@ -109,7 +109,7 @@ def test_a_run_that_nobody_answered_is_not_tried_again_by_itself() -> None:
 
 
 def play_queued() -> UUID:
-    return lifecycle.create_run(
+    return creating.create_run(
         request=json.dumps({"composition": composition("OK")}),
         api_key_id=None,
         requester_id=None,
@@ -120,7 +120,7 @@ def play_queued() -> UUID:
 
 def test_the_end_of_the_session_ends_the_tries() -> None:
     failed = fail(answered(play('ASK {"question": "Deploy?"}')), transient=True)
-    lifecycle.cancel_session(session_id=failed.session_id, reason="over", now=now())
+    cancelling.cancel_session(session_id=failed.session_id, reason="over", now=now())
     Run.objects.filter(id=failed.id, retry_at__isnull=False).update(retry_at=now())
     assert sweeps.retry_due(now=now()) == 0
     assert not Run.objects.filter(retry_of=failed).exists()

@@ -12,7 +12,7 @@ from django.db import transaction
 from agentruns import queries, worker
 from agentruns.models.runs import Run, RunStatus
 from agentruns.protocol.ask_human import AskHumanToolResult
-from agentruns.services import lifecycle, resuming
+from agentruns.services import cancelling, creating, lifecycle, resuming
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -49,7 +49,7 @@ def composition(user: str) -> dict[str, object]:
 
 
 def play(user: str) -> Run:
-    run_id = lifecycle.create_run(
+    run_id = creating.create_run(
         request=json.dumps({"composition": composition(user)}),
         api_key_id=None,
         requester_id=None,
@@ -119,7 +119,7 @@ def test_a_run_that_takes_too_long_fails(settings: object) -> None:
 
 
 def test_a_run_cancelled_in_flight_is_left_as_it_was_and_its_model_stops() -> None:
-    run_id = lifecycle.create_run(
+    run_id = creating.create_run(
         request=json.dumps({"composition": composition("SLEEP 60")}),
         api_key_id=None,
         requester_id=None,
@@ -130,7 +130,7 @@ def test_a_run_cancelled_in_flight_is_left_as_it_was_and_its_model_stops() -> No
     flight = runs.submit(worker._execute(runs, run_id))
     while Run.objects.get(id=run_id).status == RunStatus.QUEUED:
         pass
-    lifecycle.cancel_run(run_id=run_id, reason="user", message=None, now=datetime.now(UTC))
+    cancelling.cancel_run(run_id=run_id, reason="user", message=None, now=datetime.now(UTC))
     flight.result(timeout=5)
     run = Run.objects.get(id=run_id)
     assert (run.status, run.output) == (RunStatus.CANCELLED, None)
@@ -147,7 +147,7 @@ def fresh_loop(monkeypatch: pytest.MonkeyPatch) -> worker.RunLoop:
 
 
 def queued(user: str) -> UUID:
-    return lifecycle.create_run(
+    return creating.create_run(
         request=json.dumps({"composition": composition(user)}),
         api_key_id=None,
         requester_id=None,

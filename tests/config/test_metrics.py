@@ -12,7 +12,7 @@ from prometheus_client.core import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from agentruns.models.runs import Run, RunStatus
-from agentruns.services import lifecycle, sweeps
+from agentruns.services import creating, sweeps
 from config.metrics import DatabaseCollector
 from inbox.models.tasks import HumanTask
 from tests.support.questions import CALL, open_task
@@ -27,7 +27,7 @@ def about_as_old(seconds: float) -> bool:
 
 
 def queued() -> Run:
-    run_id = lifecycle.create_run(
+    run_id = creating.create_run(
         request=json.dumps({"composition": {"layers": []}}),
         api_key_id=None,
         requester_id=None,

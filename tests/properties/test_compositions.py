@@ -14,7 +14,7 @@ from agentruns import queries, worker
 from agentruns.models.runs import TERMINAL, Run
 from agentruns.protocol.events import TERMINAL_TYPES
 from agentruns.protocol.runs import CreateRunRequest
-from agentruns.services import lifecycle
+from agentruns.services import creating
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -86,7 +86,7 @@ def damaged(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 def played(layers: list[dict[str, Any]], **more: Any) -> UUID:
     body = CreateRunRequest.model_validate({"composition": {"layers": layers}, **more})
-    run_id = lifecycle.create_run(
+    run_id = creating.create_run(
         request=body.model_dump_json(),
         api_key_id=None,
         requester_id=None,

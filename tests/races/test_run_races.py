@@ -10,7 +10,7 @@ from django.db import transaction
 
 from agentruns.models.runs import Run, RunEvent, RunStatus
 from agentruns.protocol.ask_human import AskHumanToolResult
-from agentruns.services import lifecycle, resuming, sweeps
+from agentruns.services import cancelling, creating, lifecycle, resuming, sweeps
 from agentruns.services.lifecycle import ClaimedRun, Ending
 from tests.support.at_once import ROUNDS, at_once
 from tests.support.questions import CALL
@@ -25,7 +25,7 @@ def now() -> datetime:
 
 
 def queued() -> UUID:
-    return lifecycle.create_run(
+    return creating.create_run(
         request=json.dumps({"composition": {"layers": []}}),
         api_key_id=None,
         requester_id=None,
@@ -89,7 +89,7 @@ def test_cancelling_meets_the_end_of_the_run() -> None:
         claimed = running()
         at_once(
             lambda claimed=claimed: finish(claimed),  # type: ignore[misc]
-            lambda claimed=claimed: lifecycle.cancel_run(  # type: ignore[misc]
+            lambda claimed=claimed: cancelling.cancel_run(  # type: ignore[misc]
                 run_id=claimed.run_id, reason="user", message=None, now=now()
             ),
         )

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from agentruns.models.runs import RunStatus
-from agentruns.services import lifecycle
+from agentruns.services import creating, lifecycle
 from agentruns.services.lifecycle import Ending
 from inbox.models.tasks import HumanTask
 
@@ -33,7 +33,7 @@ CALL = json.dumps(
 
 def ask(call: str = CALL, *, requester_id: int | None = None, agent_id: int | None = None) -> UUID:
     """Return the id of a run that ended with `call`."""
-    run_id = lifecycle.create_run(
+    run_id = creating.create_run(
         request=json.dumps({"composition": {"layers": []}}),
         api_key_id=None,
         requester_id=requester_id,

@@ -36,7 +36,7 @@ def make() -> None:
     from django.contrib.auth.models import Group, User
 
     from agentruns import worker
-    from agentruns.services import lifecycle
+    from agentruns.services import creating
     from inbox.models.tasks import HumanTask
     from inbox.services import answering
     from tests.support.story import QUESTION, composition
@@ -45,7 +45,7 @@ def make() -> None:
     approver.groups.add(Group.objects.create(name="approvers"))
 
     def create(prompt: str) -> Any:
-        return lifecycle.create_run(
+        return creating.create_run(
             request=json.dumps({"composition": composition(prompt)}),
             api_key_id=None,
             requester_id=None,

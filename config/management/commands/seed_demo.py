@@ -14,8 +14,8 @@ from django.db import transaction
 
 from agentruns.demo.agents import DEMO_AGENTS
 from agentruns.models.steering import Agent, DeferredHandling
+from agentruns.services.creating import start_agent
 from agentruns.services.keys import create_key
-from agentruns.services.lifecycle import start_agent
 from inbox.models.routing import RoutingRule
 
 PEOPLE = ("admin", "operator", "approver", "approver2", "outsider")
