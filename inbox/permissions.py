@@ -29,6 +29,11 @@ def asked_people(task: HumanTask) -> QuerySet[User]:
     return people.distinct()
 
 
+def can_be_met(task: HumanTask) -> bool:
+    """Whether as many people as must agree are there to answer."""
+    return asked_people(task).count() >= task.quorum
+
+
 def visible_tasks(user: User) -> QuerySet[HumanTask]:
     """Return the tasks that ask the user or came of the user's own run; all for an operator."""
     if not user.is_active:

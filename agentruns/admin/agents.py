@@ -8,7 +8,8 @@ from django.db.models import Model
 from django.http import HttpRequest
 from pydantic import ValidationError as Malformed
 
-from agentruns.admin.base import AnyAdmin
+from agentruns.admin.base import AuditedAdmin
+from agentruns.audit import Subject
 from agentruns.models.steering import Agent
 from agentruns.protocol.runs import Composition
 
@@ -50,7 +51,8 @@ def _holds_credentials(composition: dict[str, Any]) -> bool:
 
 
 @admin.register(Agent)
-class AgentAdmin(AnyAdmin):
+class AgentAdmin(AuditedAdmin):
+    subject = Subject.AGENT
     form = AgentForm
     list_display = ("name", "slug", "deferred_handling", "policy", "is_active")
     list_select_related = ("policy",)

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any
 from django.contrib import admin
 from django.db.models import Model
 from django.http import HttpRequest
+from django.utils import timezone
 from django.utils.html import format_html
+
+from agentruns.audit import Subject
+from agentruns.services import auditing
 
 # Django's classes take no type arguments at run time.
 if TYPE_CHECKING:
@@ -30,6 +34,62 @@ class ReadOnlyAdmin(AnyAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
+
+
+class AuditedAdmin(AnyAdmin):
+    """Every change is written to its thing's chain, in the transaction that makes it."""
+
+    subject: Subject
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        self._remember(request, obj)
+        super().save_model(request, obj, form, change)
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        self._record(request, obj.pk, "deleted", auditing.state_of(obj), {})
+        super().delete_model(request, obj)
+
+    def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
+        for obj in queryset:
+            self.delete_model(request, obj)
+
+    # Django calls these two once everything is stored, many-to-many fields included.
+    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        self._record(request, obj.pk, "created", {}, self._stored(obj.pk))
+        return super().log_addition(request, obj, message)
+
+    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        self._record(request, obj.pk, "changed", self._before(request), self._stored(obj.pk))
+        return super().log_change(request, obj, message)
+
+    def _remember(self, request: HttpRequest, obj: Any) -> None:
+        before = self._stored(obj.pk) if obj.pk is not None else {}
+        request.sayso_before = before  # type: ignore[attr-defined]
+
+    def _before(self, request: HttpRequest) -> dict[str, Any]:
+        return getattr(request, "sayso_before", {})
+
+    def _stored(self, pk: Any) -> dict[str, Any]:
+        stored = self.model._default_manager.filter(pk=pk).first()
+        return auditing.state_of(stored) if stored is not None else {}
+
+    def _record(
+        self,
+        request: HttpRequest,
+        pk: Any,
+        kind: str,
+        before: dict[str, Any],
+        after: dict[str, Any],
+    ) -> None:
+        auditing.record(
+            subject=self.subject,
+            subject_id=pk,
+            kind=kind,
+            actor_id=request.user.pk,
+            now=timezone.now(),
+            before=before,
+            after=after,
+        )
 
 
 def pretty(text: str | None) -> str:

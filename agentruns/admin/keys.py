@@ -8,16 +8,26 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 
-from agentruns.admin.base import AnyAdmin
+from agentruns.admin.base import AuditedAdmin
+from agentruns.audit import Subject
 from agentruns.models.steering import ApiKey
 from agentruns.services import keys
 
 
 @admin.register(ApiKey)
-class ApiKeyAdmin(AnyAdmin):
+class ApiKeyAdmin(AuditedAdmin):
+    subject = Subject.KEY
     list_display = ("name", "prefix", "owner", "deferred_handling", "last_used_at", "revoked_at")
     list_select_related = ("owner",)
-    fields = ("name", "owner", "may_answer", "deferred_handling", "policy", "expires_at")
+    fields = (
+        "name",
+        "owner",
+        "scopes",
+        "rate_per_minute",
+        "deferred_handling",
+        "policy",
+        "expires_at",
+    )
     autocomplete_fields = ("owner",)
     actions = ("revoke",)
 
@@ -34,5 +44,6 @@ class ApiKeyAdmin(AnyAdmin):
 
     @admin.action(description="Revoke the selected keys", permissions=["change"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
-        ended = [keys.revoke_key(key_id=key.pk, now=datetime.now(UTC)) for key in queryset]
+        now, actor_id = datetime.now(UTC), request.user.pk
+        ended = [keys.revoke_key(key_id=key.pk, now=now, actor_id=actor_id) for key in queryset]
         messages.success(request, f"{sum(ended)} revoked.")

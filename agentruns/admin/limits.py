@@ -2,11 +2,13 @@
 
 from django.contrib import admin
 
-from agentruns.admin.base import AnyAdmin
+from agentruns.admin.base import AuditedAdmin
+from agentruns.audit import Subject
 from agentruns.models.steering import AskHumanPolicy
 
 
 @admin.register(AskHumanPolicy)
-class AskHumanPolicyAdmin(AnyAdmin):
+class AskHumanPolicyAdmin(AuditedAdmin):
+    subject = Subject.POLICY
     list_display = ("name", "max_fields", "max_actions", "allow_file_fields", "updated_at")
     search_fields = ("name",)

@@ -41,6 +41,8 @@ class Run(models.Model):
         settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="requested_runs"
     )
     agent = models.ForeignKey(Agent, models.PROTECT, null=True, related_name="runs")
+    # Which AgentVersion the session began with.
+    agent_version = models.PositiveIntegerField(null=True)
     deferred_handling = models.CharField(
         max_length=10, choices=DeferredHandling.choices, default=DeferredHandling.INBOX
     )

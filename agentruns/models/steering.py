@@ -18,6 +18,19 @@ class DeferredHandling(models.TextChoices):
     CLIENT = "client", "The caller answers and resumes"
 
 
+class Scope(models.TextChoices):
+    """What a key opens. Its own runs and tasks it may always read."""
+
+    CREATE = "runs:create", "Create runs, resume and cancel its own"
+    READ_ALL = "runs:read_all", "Read everybody's runs and questions"
+    ANSWER = "tasks:answer", "Answer questions as its owner"
+    ADMIN = "admin", "Do everything that a key may do, to everybody's runs and questions"
+
+
+def default_scopes() -> list[str]:
+    return [Scope.CREATE.value]
+
+
 def every_field_type() -> list[str]:
     return ["paragraph", "select", "file", "file-list"]
 
@@ -97,6 +110,8 @@ class Agent(models.Model):
     )
     policy = models.ForeignKey(AskHumanPolicy, models.PROTECT, null=True, blank=True)
     is_active = models.BooleanField(default=True)
+    # The number of its newest AgentVersion: `composition` here is that version's.
+    version = models.PositiveIntegerField(default=1, editable=False)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -105,6 +120,27 @@ class Agent(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class AgentVersion(models.Model):
+    """A composition that an agent had; append-only. A session keeps the one it began with."""
+
+    agent = models.ForeignKey(Agent, models.PROTECT, related_name="versions")
+    number = models.PositiveIntegerField()
+    composition = models.JSONField()
+    created_at = models.DateTimeField()
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+"
+    )
+
+    class Meta:
+        ordering = ["-number"]
+        constraints = [
+            models.UniqueConstraint(name="agent_version_once", fields=["agent", "number"])
+        ]
+
+    def __str__(self) -> str:
+        return f"version {self.number} of {self.agent_id}"
 
 
 class ApiKey(models.Model):
@@ -116,8 +152,10 @@ class ApiKey(models.Model):
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.CASCADE, related_name="sayso_api_keys"
     )
-    may_answer = models.BooleanField(
-        default=False, help_text="May answer human tasks on behalf of its owner."
+    # Of Scope; one that nobody knows any more opens nothing.
+    scopes = models.JSONField(default=default_scopes, blank=True)
+    rate_per_minute = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Requests a minute; empty: as many as the server allows."
     )
     deferred_handling = models.CharField(
         max_length=10, choices=DeferredHandling.choices, default=DeferredHandling.INBOX
@@ -133,3 +171,11 @@ class ApiKey(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
+
+    def has(self, scope: Scope) -> bool:
+        """Whether the key opens this; `admin` opens everything."""
+        return scope.value in self.scopes or Scope.ADMIN.value in self.scopes
+
+    @property
+    def may_answer(self) -> bool:
+        return self.has(Scope.ANSWER)

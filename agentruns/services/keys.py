@@ -2,9 +2,14 @@
 
 import hashlib
 import secrets
+from collections.abc import Sequence
 from datetime import datetime
 
-from agentruns.models.steering import ApiKey, DeferredHandling
+from django.db import transaction
+
+from agentruns.audit import Subject
+from agentruns.models.steering import ApiKey, DeferredHandling, Scope
+from agentruns.services import auditing
 
 
 def key_digest(key: str) -> str:
@@ -17,12 +22,15 @@ def create_key(
     name: str,
     owner_id: int,
     now: datetime,
-    may_answer: bool = False,
+    scopes: Sequence[str] = (Scope.CREATE,),
     deferred_handling: str = DeferredHandling.INBOX,
 ) -> tuple[ApiKey, str]:
     """Return the stored key and its text (256 bits), which nothing can show again."""
     key = ApiKey(
-        name=name, owner_id=owner_id, may_answer=may_answer, deferred_handling=deferred_handling
+        name=name,
+        owner_id=owner_id,
+        scopes=[str(scope) for scope in scopes],
+        deferred_handling=deferred_handling,
     )
     return key, store_key(key, now=now)
 
@@ -35,6 +43,17 @@ def store_key(key: ApiKey, *, now: datetime) -> str:
     return text
 
 
-def revoke_key(*, key_id: int, now: datetime) -> bool:
+def revoke_key(*, key_id: int, now: datetime, actor_id: int | None = None) -> bool:
     """End a key for good; False when it had ended before."""
-    return bool(ApiKey.objects.filter(pk=key_id, revoked_at=None).update(revoked_at=now))
+    with transaction.atomic():
+        ended = ApiKey.objects.filter(pk=key_id, revoked_at=None).update(revoked_at=now)
+        if ended:
+            auditing.record(
+                subject=Subject.KEY,
+                subject_id=key_id,
+                kind="revoked",
+                actor_id=actor_id,
+                now=now,
+                after={"revoked_at": now.isoformat()},
+            )
+    return bool(ended)

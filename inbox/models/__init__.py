@@ -1,5 +1,5 @@
 """Importing the rooms here is how Django finds the models; everyone else names the room."""
 
-from inbox.models import people, routing, tasks
+from inbox.models import delivery, people, routing, tasks
 
-__all__ = ["people", "routing", "tasks"]
+__all__ = ["delivery", "people", "routing", "tasks"]

@@ -16,6 +16,8 @@ class Profile(models.Model):
     # An IANA name such as Asia/Shanghai.
     time_zone = models.CharField(max_length=60, blank=True)
     shortcuts = models.BooleanField(default=True)
+    # Be told of new questions and of deadlines by mail, where the server can send any.
+    mail = models.BooleanField(default=True)
 
     def __str__(self) -> str:
         return f"profile of {self.user_id}"

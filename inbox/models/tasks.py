@@ -1,11 +1,15 @@
 """Human tasks and their history."""
 
 import uuid
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import Group
 from django.db import models
 from django.db.models import Q
+
+from agentruns.audit import ChainedEvent
+from inbox.models.routing import DifferingVote
 
 
 class TaskState(models.TextChoices):
@@ -47,12 +51,25 @@ class HumanTask(models.Model):
     )
     requester_may_answer = models.BooleanField(default=False)
 
+    # The rule's people could not answer; its fallback group was asked.
+    fallback = models.BooleanField(default=False)
+    quorum = models.PositiveSmallIntegerField(default=1)
+    differing_vote = models.CharField(
+        max_length=10, choices=DifferingVote.choices, default=DifferingVote.WAITS
+    )
+    # Raised before a vote is stored, so that votes come one after the other.
+    vote_count = models.PositiveSmallIntegerField(default=0)
+    language = models.CharField(max_length=10, blank=True)
+
     claim_seconds = models.PositiveIntegerField(default=1800)
     extend_seconds = models.PositiveIntegerField(default=0)
 
     opened_at = models.DateTimeField()
     expires_at = models.DateTimeField()
     extended = models.BooleanField(default=False)
+    # Seconds before the deadline, as JSON; the next of them as a moment.
+    reminders = models.TextField(default="[]")
+    next_reminder_at = models.DateTimeField(null=True)
     # Who is at work on it; others may not answer until the claim lapses.
     claimed_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+"
@@ -67,6 +84,8 @@ class HumanTask(models.Model):
     answer_digest = models.CharField(max_length=64, default="")
     # What the approver wrote to the agent beside the form.
     note = models.TextField(default="", blank=True)
+    # Raised before an event is stored, so that the chain has no forks.
+    event_count = models.PositiveIntegerField(default=0)
 
     class Meta:
         indexes = [
@@ -75,6 +94,11 @@ class HumanTask(models.Model):
             models.Index(fields=["-closed_at", "-id"], name="task_closed"),
             models.Index(
                 fields=["state", "urgency", "-opened_at", "-id"], name="task_state_urgency"
+            ),
+            models.Index(
+                fields=["next_reminder_at"],
+                name="task_reminder",
+                condition=Q(next_reminder_at__isnull=False),
             ),
         ]
         constraints = [
@@ -103,21 +127,53 @@ class HumanTask(models.Model):
         return f"question {self.pk}"
 
 
-class TaskEvent(models.Model):
+class TaskEvent(ChainedEvent):
     """The audit of one task, append-only."""
 
     task = models.ForeignKey(HumanTask, models.PROTECT, related_name="history")
-    type = models.CharField(max_length=30)
-    actor = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+")
+    # Whom the actor stood in for.
+    on_behalf_of = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+"
+    )
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [models.UniqueConstraint(name="task_event_number", fields=["task", "number"])]
+
+    def __str__(self) -> str:
+        return f"{self.type} of {self.task_id}"
+
+    def chain(self) -> str:
+        return f"task:{self.task_id}"
+
+    def sealed(self) -> list[Any]:
+        return [self.on_behalf_of_id]
+
+
+class Vote(models.Model):
+    """One person's choice where several must agree; it stays as it was cast."""
+
+    task = models.ForeignKey(HumanTask, models.PROTECT, related_name="votes")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="+")
+    # Whose right it is: the voter's own, or that of the one they stand in for.
+    counts_for = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="+")
     api_key = models.ForeignKey("agentruns.ApiKey", models.PROTECT, null=True, related_name="+")
-    data = models.TextField(default="{}")
+    action_id = models.TextField()
+    # {field: value} as JSON.
+    values = models.TextField(default="{}")
+    note = models.TextField(default="", blank=True)
+    answer_digest = models.CharField(max_length=64, default="")
     created_at = models.DateTimeField()
 
     class Meta:
         ordering = ["id"]
+        constraints = [
+            models.UniqueConstraint(name="vote_once", fields=["task", "user"]),
+            models.UniqueConstraint(name="vote_once_for", fields=["task", "counts_for"]),
+        ]
 
     def __str__(self) -> str:
-        return f"{self.type} of {self.task_id}"
+        return f"vote on {self.task_id}"
 
 
 class Draft(models.Model):

@@ -28,7 +28,7 @@ from agentruns.services.resuming import resume_run
 from inbox import permissions
 from inbox.models.tasks import Draft, HumanTask, TaskEvent, TaskState
 from inbox.search import searchable
-from inbox.services import hints
+from inbox.services import hints, recording
 
 MAX_TEXT = 20_000
 MAX_NOTE = 5_000
@@ -194,13 +194,13 @@ def _go_on(
 ) -> UUID | None:
     next_run = resume_run(run_id=task.run_id, result=result, now=now) if task.run_id else None
     data = {"action": action.id, "next_run_id": str(next_run) if next_run else None}
-    TaskEvent.objects.create(
-        task=task,
-        type="submitted",
+    recording.record(
+        task_id=task.pk,
+        kind="submitted",
         actor_id=user_id,
         api_key_id=api_key_id,
-        data=json.dumps(data),
-        created_at=now,
+        data=data,
+        now=now,
     )
     hints.tasks_changed()
     return next_run

@@ -1,6 +1,5 @@
 """Who is at work on a task, and until when: claim, release, hand over, put the deadline off."""
 
-import json
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -12,8 +11,8 @@ from django.db.models.functions import Now
 
 from agentruns.services.clock import database_now
 from inbox import permissions
-from inbox.models.tasks import HumanTask, TaskEvent, TaskState
-from inbox.services import hints
+from inbox.models.tasks import HumanTask, TaskState
+from inbox.services import hints, recording
 from inbox.services.answering import NotAnApprover, TaskNotFound
 
 MAX_COMMENT = 5_000
@@ -122,11 +121,5 @@ def _change(
 
 
 def _record(task_id: UUID, user_id: int, kind: str, data: dict[str, Any], now: datetime) -> None:
-    TaskEvent.objects.create(
-        task_id=task_id,
-        type=kind,
-        actor_id=user_id,
-        data=json.dumps(data, ensure_ascii=False),
-        created_at=now,
-    )
+    recording.record(task_id=task_id, kind=kind, actor_id=user_id, data=data, now=now)
     hints.tasks_changed()

@@ -1,6 +1,5 @@
 """A task ends without an answer: its deadline passes, or somebody withdraws it."""
 
-import json
 import logging
 from datetime import datetime
 from uuid import UUID
@@ -13,8 +12,8 @@ from agentruns import crashpoints
 from agentruns.protocol.ask_human import AskHumanResultAction, AskHumanToolResult
 from agentruns.services.cancelling import cancel_session
 from agentruns.services.resuming import resume_run, resume_runs
-from inbox.models.tasks import HumanTask, TaskEvent, TaskState
-from inbox.services import hints
+from inbox.models.tasks import HumanTask, TaskState
+from inbox.services import hints, recording
 
 logger = logging.getLogger(__name__)
 
@@ -62,9 +61,7 @@ def _expire_batch(now: datetime, limit: int) -> int:
         )
         if changed != len(ids):
             raise TaskNotOpen(TaskNotOpen.__doc__)
-        TaskEvent.objects.bulk_create(
-            TaskEvent(task_id=task_id, type="expired", created_at=now) for task_id in ids
-        )
+        recording.record_all(task_ids=ids, kind="expired", now=now)
         hints.tasks_changed()
         runs = [run_id for _, run_id in found if run_id is not None]
         resume_runs(run_ids=runs, result=TIMEOUT, now=now)
@@ -126,9 +123,7 @@ def _end_once(session_id: UUID, user_id: int | None, now: datetime) -> int:
             state=TaskState.ENDED, closed_at=now, closed_by_id=user_id
         )
         if ended:
-            TaskEvent.objects.create(
-                task_id=task_id, type="ended", actor_id=user_id, created_at=now
-            )
+            recording.record(task_id=task_id, kind="ended", actor_id=user_id, now=now)
         changed += ended
     if changed:
         hints.tasks_changed()
@@ -139,9 +134,7 @@ def _go_on(
     task_id: UUID, kind: str, result: AskHumanToolResult, user_id: int | None, now: datetime
 ) -> None:
     task = HumanTask.objects.get(pk=task_id)
-    TaskEvent.objects.create(
-        task=task, type=kind, actor_id=user_id, data=json.dumps({}), created_at=now
-    )
+    recording.record(task_id=task.pk, kind=kind, actor_id=user_id, now=now)
     hints.tasks_changed()
     if task.run_id is not None:
         resume_run(run_id=task.run_id, result=result, now=now)

@@ -4,7 +4,6 @@ import hashlib
 import json
 import logging
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -16,9 +15,9 @@ from agentruns.services.clock import database_now
 from agentruns.services.resuming import resume_run
 from inbox import permissions, routing
 from inbox.models.routing import RoutingRule
-from inbox.models.tasks import HumanTask, TaskEvent, TaskState
+from inbox.models.tasks import HumanTask, TaskState
 from inbox.search import searchable
-from inbox.services import hints
+from inbox.services import hints, recording
 
 logger = logging.getLogger(__name__)
 
@@ -69,11 +68,11 @@ def open_task(
         expires_at=database_now(plus=timedelta(seconds=seconds)),
     )
     _address(task, rule)
-    _record(task, "opened", {"digest": task.digest}, now)
+    recording.record(task_id=task.pk, kind="opened", data={"digest": task.digest}, now=now)
     extra = {"action": "task_opened", "task_id": str(task.pk), "run_id": str(run_id)}
     logger.info("task opened", extra=extra)
     hints.tasks_changed()
-    if not permissions.asked_people(task).exists():
+    if not permissions.can_be_met(task):
         _nobody(task, now)
 
 
@@ -85,15 +84,11 @@ def _address(task: HumanTask, rule: RoutingRule | None) -> None:
     task.users.set(rule.users.all())
 
 
-def _record(task: HumanTask, kind: str, data: dict[str, Any], now: datetime) -> None:
-    TaskEvent.objects.create(task=task, type=kind, data=json.dumps(data), created_at=now)
-
-
 def _nobody(task: HumanTask, now: datetime) -> None:
     result = AskHumanToolResult(status="unavailable", message=NOBODY)
     HumanTask.objects.filter(pk=task.pk, state=TaskState.OPEN).update(
         state=TaskState.UNAVAILABLE, closed_at=now, result=result.model_dump_json()
     )
-    _record(task, "unavailable", {}, now)
+    recording.record(task_id=task.pk, kind="unavailable", now=now)
     if task.run_id is not None:
         resume_run(run_id=task.run_id, result=result, now=now)

@@ -12,6 +12,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from agentruns.models.runs import Run
+from agentruns.models.steering import Scope
 from agentruns.services.keys import create_key, revoke_key
 from inbox.models.tasks import HumanTask, TaskState
 from inbox.services import claiming, ending
@@ -223,6 +224,9 @@ def test_every_door_of_the_api_has_a_line() -> None:
     assert ours - {"GET /api/openapi.json"} == set(DOORS) | STREAMS
 
 
+ANSWERING = (Scope.CREATE, Scope.ANSWER)
+
+
 def keys_of(world: World, run_key: str, run_key_id: int) -> dict[str, str]:
     outsider, approver = world.people["outsider"], world.people["approver"]
     made = {
@@ -233,7 +237,7 @@ def keys_of(world: World, run_key: str, run_key_id: int) -> dict[str, str]:
     type(made["expired"][0]).objects.filter(pk=made["expired"][0].pk).update(
         expires_at=NOW - timedelta(days=1)
     )
-    answering = create_key(name="answers", owner_id=approver.pk, may_answer=True, now=NOW)
+    answering = create_key(name="answers", owner_id=approver.pk, scopes=ANSWERING, now=NOW)
     return {
         "wrong": "sayso_" + "x" * 43,
         **{name: text for name, (_, text) in made.items()},

@@ -144,7 +144,8 @@ def test_staff_without_rights_see_nothing(task: HumanTask) -> None:
 
 def test_a_rule_is_saved_with_its_people(admin: Client, alice: User) -> None:
     form = {"name": "R", "position": 1, "deadline_seconds": 1, "users": [alice.pk]}
-    form |= {"claim_seconds": 600, "extend_seconds": 0}
+    form |= {"claim_seconds": 600, "extend_seconds": 0, "quorum": 1, "differing_vote": "waits"}
+    form |= {"context": "{}", "urgencies": "[]", "reminder_seconds": "[]"}
     admin.post(reverse("admin:inbox_routingrule_add"), {**form, "is_active": "on"})
     assert list(RoutingRule.objects.get().users.all()) == [alice]
     page = admin.post(

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from agentruns.models.runs import Run
-from agentruns.models.steering import ApiKey
+from agentruns.models.steering import ApiKey, Scope
 from agentruns.services.keys import create_key
 from config.api import api
 from inbox.models.tasks import HumanTask
@@ -22,9 +22,8 @@ pytestmark = pytest.mark.django_db
 
 class Program:
     def __init__(self, owner: User, *, may_answer: bool = True) -> None:
-        text = create_key(
-            name="k", owner_id=owner.pk, may_answer=may_answer, now=datetime.now(UTC)
-        )[1]
+        scopes = (Scope.CREATE, Scope.ANSWER) if may_answer else (Scope.CREATE,)
+        text = create_key(name="k", owner_id=owner.pk, scopes=scopes, now=datetime.now(UTC))[1]
         self.headers = {"Authorization": f"Bearer {text}"}
 
     def get(self, path: str) -> Any:

@@ -51,8 +51,13 @@ def decisions_in_lock_step(close: Close, people: list[User]) -> int:
             mine = HumanTask.objects.get(pk=task.pk)
             everyone_has_read.wait()
             if close(mine, user):
+                # Numbered by person, so that only the decision itself is raced for.
                 TaskEvent.objects.create(
-                    task=task, type="submitted", actor=user, created_at=datetime.now(UTC)
+                    task=task,
+                    number=user.pk,
+                    type="submitted",
+                    actor=user,
+                    created_at=datetime.now(UTC),
                 )
         finally:
             connection.close()

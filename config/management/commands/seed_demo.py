@@ -13,7 +13,7 @@ from django.core.management import BaseCommand
 from django.db import transaction
 
 from agentruns.demo.agents import DEMO_AGENTS
-from agentruns.models.steering import Agent, DeferredHandling
+from agentruns.models.steering import Agent, DeferredHandling, Scope
 from agentruns.services.creating import start_agent
 from agentruns.services.keys import create_key
 from inbox.models.routing import RoutingRule
@@ -104,7 +104,7 @@ def _keys(users: dict[str, tuple[User, dict[str, str]]]) -> dict[str, str]:
     return {
         "api_key": create_key(name="demo", owner_id=admin, now=now)[1],
         "approver_api_key": create_key(
-            name="demo approver", owner_id=approver, may_answer=True, now=now
+            name="demo approver", owner_id=approver, scopes=(Scope.CREATE, Scope.ANSWER), now=now
         )[1],
         "client_api_key": create_key(
             name="demo client", owner_id=admin, deferred_handling=client, now=now

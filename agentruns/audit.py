@@ -1,0 +1,74 @@
+"""Chains of events that show when somebody tampered with them.
+
+Each thing that is audited has a chain of its own, so that nothing waits at a global head. A link's
+digest covers the last link's, and its content by a salted digest alone: content can be erased, and
+the chain still holds.
+"""
+
+import hashlib
+import json
+import secrets
+from typing import Any
+
+from django.conf import settings
+from django.db import models
+
+
+class Subject(models.TextChoices):
+    """What steers runs and questions; each thing of these kinds has its own chain."""
+
+    POLICY = "policy"
+    AGENT = "agent"
+    KEY = "key"
+    RULE = "rule"
+    DELEGATION = "delegation"
+    MEMBERSHIP = "membership"
+
+
+class ChainedEvent(models.Model):
+    """One link; append-only. `link` fills in the digests."""
+
+    # 1, 2, 3 … within its chain.
+    number = models.PositiveIntegerField()
+    type = models.CharField(max_length=30)
+    actor = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+")
+    api_key = models.ForeignKey("agentruns.ApiKey", models.PROTECT, null=True, related_name="+")
+    # JSON text; empty once erased.
+    data = models.TextField(default="{}")
+    salt = models.CharField(max_length=32)
+    data_digest = models.CharField(max_length=64)
+    digest = models.CharField(max_length=64)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        abstract = True
+
+    def chain(self) -> str:
+        """Return the name of the chain that this is a link of."""
+        raise NotImplementedError
+
+    def sealed(self) -> list[Any]:
+        """Return what the digest covers beside the fields above, as JSON values."""
+        return []
+
+
+def link(event: ChainedEvent, *, after: ChainedEvent | None) -> None:
+    """Make `event`, not stored yet, the link that follows `after`."""
+    event.number = after.number + 1 if after else 1
+    event.salt = secrets.token_hex(16)
+    event.data_digest = data_digest(event)
+    event.digest = digest(event, after=after.digest if after else "")
+
+
+def data_digest(event: ChainedEvent) -> str:
+    return hashlib.sha256(f"{event.salt}{event.data}".encode()).hexdigest()
+
+
+def digest(event: ChainedEvent, *, after: str) -> str:
+    """Return the link's digest: SHA-256 of a JSON list, hex."""
+    covered = [
+        *(after, event.chain(), event.number, event.type, event.actor_id, event.api_key_id),
+        *(int(event.created_at.timestamp() * 1_000_000), event.data_digest),
+        *event.sealed(),
+    ]
+    return hashlib.sha256(json.dumps(covered).encode()).hexdigest()
