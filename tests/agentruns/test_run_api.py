@@ -13,7 +13,7 @@ from agentruns import worker
 from agentruns.models.runs import Run, RunStatus
 from agentruns.models.steering import AskHumanPolicy
 from agentruns.services.keys import create_key
-from tests.agentruns.test_worker import composition
+from tests.support.story import composition
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -13,39 +13,15 @@ from agentruns import queries, worker
 from agentruns.models.runs import Run, RunStatus
 from agentruns.protocol.ask_human import AskHumanToolResult
 from agentruns.services import cancelling, creating, lifecycle, resuming
+from tests.support.story import composition
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-CONTEXT = {
-    "tenant_id": "t",
-    "user_from": "account",
-    "agent_mode": "agent_app",
-    "invoke_from": "web-app",
-}
 
 
 @pytest.fixture(autouse=True)
 def _scripted(settings: object) -> None:
     settings.SAYSO_EXTRA_MODELS = ["tests.support.scripted_model"]  # type: ignore[attr-defined]
     settings.SAYSO_TOOL_RETRIES = 1  # type: ignore[attr-defined]
-
-
-def composition(user: str) -> dict[str, object]:
-    llm = {"plugin_id": "p", "model_provider": "openai", "model": "scripted"}
-    return {
-        "layers": [
-            {"name": "prompt", "type": "plain.prompt", "config": {"user": user}},
-            {"name": "history", "type": "pydantic_ai.history"},
-            {"name": "ask_human", "type": "dify.ask_human"},
-            {"name": "context", "type": "dify.execution_context", "config": CONTEXT},
-            {
-                "name": "llm",
-                "type": "dify.plugin.llm",
-                "deps": {"execution_context": "context"},
-                "config": llm,
-            },
-        ]
-    }
 
 
 def play(user: str) -> Run:

@@ -2,6 +2,7 @@
 
 import pytest
 from django.contrib.auth.models import Group, User
+from django.test import Client
 
 from inbox.models.tasks import HumanTask
 from tests.support.questions import open_task
@@ -17,6 +18,14 @@ def alice(approvers: Group) -> User:
     user = User.objects.create_user("alice")
     user.groups.add(approvers)
     return user
+
+
+@pytest.fixture
+def page(alice: User) -> Client:
+    """Her browser, signed in."""
+    client = Client()
+    client.force_login(alice)
+    return client
 
 
 @pytest.fixture

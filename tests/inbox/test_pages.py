@@ -21,13 +21,6 @@ from tests.support.questions import CALL, NOW, open_task
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def page(alice: User) -> Client:
-    client = Client()
-    client.force_login(alice)
-    return client
-
-
 def address(task: HumanTask) -> str:
     return reverse("inbox:task", args=[task.pk])
 

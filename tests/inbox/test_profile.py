@@ -14,13 +14,6 @@ from inbox.models.tasks import HumanTask
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def page(alice: User) -> Client:
-    client = Client()
-    client.force_login(alice)
-    return client
-
-
 def test_the_chosen_language_wins_over_the_browsers(page: Client) -> None:
     german = {"Accept-Language": "de"}
     assert "Nothing waits for you" in page.get("/", headers=german).text
