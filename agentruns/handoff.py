@@ -20,6 +20,7 @@ class DeferredCallHandler(Protocol):
         agent_name: str,
         api_key_id: int | None,
         requester_id: int | None,
+        context: dict[str, str],
         payload: str,
         now: datetime,
     ) -> None: ...

@@ -19,7 +19,7 @@ from agentruns.services import cancelling, creating, snapshots
 from config.openapi import document
 from inbox.api import KeyMayNotAnswer, SessionNotFound
 from inbox.api import router as tasks
-from inbox.services import answering
+from inbox.services import answering, checking
 
 PREFIX = "/api/"
 
@@ -53,6 +53,8 @@ for known, status in (
     (KeyMayNotAnswer, 403),
     (answering.TaskChanged, 409),
     (answering.ClaimedByOther, 409),
+    (answering.AlreadyVoted, 409),
+    (answering.RightUsed, 409),
     (answering.TaskAlreadyDecided, 409),
 ):
     api.add_exception_handler(known, _problem(status))
@@ -72,8 +74,8 @@ def _refused(request: HttpRequest, error: BodyRefused) -> HttpResponse:
     return JsonResponse({"detail": error.detail}, status=422)
 
 
-@api.exception_handler(answering.InvalidAnswer)
-def _invalid_answer(request: HttpRequest, error: answering.InvalidAnswer) -> HttpResponse:
+@api.exception_handler(checking.InvalidAnswer)
+def _invalid_answer(request: HttpRequest, error: checking.InvalidAnswer) -> HttpResponse:
     return JsonResponse({"detail": str(error), "errors": error.errors}, status=422)
 
 

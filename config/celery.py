@@ -29,11 +29,17 @@ RUN_QUEUE = "runs"
 RELEASE_SECONDS = 5.0
 SWEEP_QUEUE = "sweeps"
 
+# Talks to a mail server, which may be slow: not in the queue of the sweeps, nor in beat's thread.
+MAIL = "inbox.send_mail"
+
 # Expiring messages: a worker that comes back after hours must not meet hours of ticks.
 SCHEDULE: dict[str, dict[str, Any]] = {
     "agentruns.sweep": {"task": "agentruns.sweep", "schedule": 5.0, "options": {"expires": 15}},
     "inbox.expire_due": {"task": "inbox.expire_due", "schedule": 1.0, "options": {"expires": 5}},
+    "inbox.remind": {"task": "inbox.remind", "schedule": 5.0, "options": {"expires": 15}},
+    MAIL: {"task": MAIL, "schedule": 5.0, "options": {"expires": 15}},
 }
+SWEEPS = tuple(name for name in SCHEDULE if name != MAIL)
 
 
 def broker_settings(env: Env) -> dict[str, Any]:
@@ -74,7 +80,7 @@ app.conf.update(
     task_default_queue=RUN_QUEUE,
     task_default_exchange=EXCHANGE.name,
     task_default_routing_key=RUN_QUEUE,
-    task_routes={name: {"queue": SWEEP_QUEUE} for name in SCHEDULE},
+    task_routes={name: {"queue": SWEEP_QUEUE} for name in SWEEPS},
     worker_prefetch_multiplier=1,
     worker_concurrency=get_env().worker_concurrency,
     worker_pool="threads",

@@ -25,7 +25,7 @@ from django.db import close_old_connections, connection
 from agentruns import worker
 from agentruns.services import sweeps
 from config.asgi import application, streams
-from config.celery import app
+from config.celery import MAIL, app
 
 logger = logging.getLogger(__name__)
 
@@ -80,10 +80,12 @@ class InlineScheduler(Scheduler):
     def apply_async(
         self,
         entry: ScheduleEntry,
-        producer: object = None,
+        producer: Any = None,
         advance: bool = True,
         **kwargs: Any,
     ) -> Any:
+        if entry.task == MAIL:
+            return super().apply_async(entry, producer, advance, **kwargs)
         try:
             return self.app.tasks[str(entry.task)].apply()
         finally:

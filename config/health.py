@@ -10,7 +10,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from agentruns import queries
-from config.celery import SCHEDULE
+from config.celery import SWEEPS
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
         logger.warning("database does not answer", extra={"action": "not_ready"}, exc_info=True)
         return JsonResponse({"status": "unavailable", "database": "unavailable"}, status=503)
     broker = _broker()
-    sweeps = {name: _age(ages.get(name)) for name in SCHEDULE}
+    sweeps = {name: _age(ages.get(name)) for name in SWEEPS}
     late = any(age is None or age > SWEEP_AGE for age in sweeps.values())
     degraded = late or broker == "unavailable"
     return JsonResponse(

@@ -8,7 +8,8 @@ from django.db.models import OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Now
 from django.db.models.lookups import IsNull
 
-from inbox.models.tasks import HumanTask, TaskState
+from inbox import standing as in_force
+from inbox.models.tasks import HumanTask, TaskState, Vote
 
 SUBMIT = "submit"
 CANCEL = "cancel"
@@ -20,18 +21,62 @@ COMMENT = "comment"
 
 
 def asked_people(task: HumanTask) -> QuerySet[User]:
-    """Return the active users that the task asks, the requester only where the rule allows it."""
+    """Return the active users that the task asks and those who stand in for them now; the requester
+    only where the rule allows it."""
+    standing = in_force.now()
+    direct = _direct(task)
+    stand_ins = {
+        other
+        for away in direct.filter(pk__in=standing.delegates).values_list("pk", flat=True)
+        for other in standing.chain(away)
+    }
+    if not stand_ins:
+        return direct
+    people = User.objects.filter(Q(pk__in=direct.values("pk")) | Q(pk__in=stand_ins))
+    return _without_requester(task, people.filter(is_active=True))
+
+
+def _direct(task: HumanTask) -> QuerySet[User]:
+    """Those whom the task asks themselves."""
     people = User.objects.filter(
         Q(groups__in=task.groups.all()) | Q(pk__in=task.users.all()), is_active=True
     )
-    if not task.requester_may_answer and task.requester_id is not None:
-        people = people.exclude(pk=task.requester_id)
-    return people.distinct()
+    return _without_requester(task, people).distinct()
+
+
+def _without_requester(task: HumanTask, people: QuerySet[User]) -> QuerySet[User]:
+    if task.requester_may_answer or task.requester_id is None:
+        return people
+    return people.exclude(pk=task.requester_id)
+
+
+def rights(user_id: int, task: HumanTask) -> list[int]:
+    """Return the ids of those whose right to answer the user may use: their own, if they are asked
+    themselves, and else that of anybody for whom they stand in."""
+    if task.requester_id == user_id and not task.requester_may_answer:
+        return []
+    direct = _direct(task)
+    if direct.filter(pk=user_id).exists():
+        return [user_id]
+    principals = in_force.now().principals(user_id)
+    return sorted(direct.filter(pk__in=principals).values_list("pk", flat=True))
+
+
+def possible_votes(task: HumanTask) -> int:
+    """Return how many different people can vote: those who are there, and one for each absent
+    person whose delegate, at the end of the chain, is nobody of the others."""
+    standing = in_force.now()
+    direct = set(_direct(task).values_list("pk", flat=True))
+    away = {one for one in direct if one in standing.delegates}
+    stand_ins = {standing.chain(one)[-1] for one in away} - direct
+    if not task.requester_may_answer:
+        stand_ins.discard(task.requester_id or 0)
+    return len(direct - away) + len(stand_ins)
 
 
 def can_be_met(task: HumanTask) -> bool:
     """Whether as many people as must agree are there to answer."""
-    return asked_people(task).count() >= task.quorum
+    return possible_votes(task) >= task.quorum
 
 
 def visible_tasks(user: User) -> QuerySet[HumanTask]:
@@ -44,16 +89,26 @@ def visible_tasks(user: User) -> QuerySet[HumanTask]:
 
 
 def asks_groups_of(user: User) -> Q:
-    """The condition that a task asks one of the user's groups."""
-    groups = list(user.groups.values_list("pk", flat=True))
+    """The condition that a task asks a group of the user, or of those they stand in for."""
+    members = User.groups.through.objects.filter(user__in=_selves(user))
+    groups = list(members.values_list("group_id", flat=True).distinct())
     through = HumanTask.groups.through
     return _any_of(through.objects.filter(humantask=OuterRef("pk"), group__in=groups))
 
 
 def asks_by_name(user: User) -> Q:
-    """The condition that a task asks the user in person."""
+    """The condition that a task asks the user in person, or somebody they stand in for."""
     through = HumanTask.users.through
-    return _any_of(through.objects.filter(humantask=OuterRef("pk"), user=user))
+    return _any_of(through.objects.filter(humantask=OuterRef("pk"), user__in=_selves(user)))
+
+
+def _selves(user: User) -> list[int]:
+    # Several parts of one page ask; the person's own object lives as long as the request.
+    found: list[int] | None = getattr(user, "_sayso_selves", None)
+    if found is None:
+        found = [user.pk, *sorted(in_force.now().principals(user.pk))]
+        user._sayso_selves = found  # type: ignore[attr-defined]
+    return found
 
 
 def _any_of(rows: "QuerySet[Any]") -> Q:
@@ -92,8 +147,15 @@ def actions_for(user: User, task: HumanTask) -> frozenset[str]:
     return frozenset(allowed | {COMMENT}) if sees else frozenset()
 
 
+def has_voted(user_id: int, task: HumanTask) -> bool:
+    """Whether the user's choice is counted already, where several must agree."""
+    return task.quorum > 1 and Vote.objects.filter(task=task.pk, user=user_id).exists()
+
+
 def _of_the_asked(user: User, task: HumanTask) -> set[str]:
     allowed = {EXTEND} if task.extend_seconds and not task.extended else set()
+    if has_voted(user.pk, task):
+        return allowed
     if claimed_by_other(user.pk, task):
         return allowed
     held = task.claimed_by_id == user.pk and task.claim_expires_at is not None

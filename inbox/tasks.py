@@ -7,7 +7,7 @@ from celery import shared_task
 from django.db import connection
 
 from agentruns.services import sweeps
-from inbox.services import ending
+from inbox.services import ending, notifying, reminding
 
 # The next tick goes on where one tick stops.
 SECONDS = 4.0
@@ -22,3 +22,15 @@ def expire_due() -> None:
         if ending.expire_due(now=datetime.now(UTC), limit=size) < size:
             sweeps.mark("inbox.expire_due")
             return
+
+
+@shared_task(name="inbox.remind")
+def remind() -> None:
+    reminding.remind_due(now=datetime.now(UTC))
+    notifying.drop_closed()
+    sweeps.mark("inbox.remind")
+
+
+@shared_task(name="inbox.send_mail")
+def send_mail() -> None:
+    notifying.send_due()

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict
 
 from agentruns.layers.base import Layer
+from agentruns.protocol.runs import CONTEXT_LAYER_TYPE
 
 
 class ExecutionContextLayerConfig(BaseModel):
@@ -40,6 +41,6 @@ class ExecutionContextLayerConfig(BaseModel):
 
 @dataclass
 class ExecutionContextLayer(Layer):
-    type_id: ClassVar = "dify.execution_context"
+    type_id: ClassVar = CONTEXT_LAYER_TYPE
     shown_as: ClassVar = "DifyExecutionContextLayer"
     config_model: ClassVar = ExecutionContextLayerConfig

@@ -15,7 +15,7 @@ from django.db.models.functions import Now
 from agentruns import crashpoints, handoff, secrets
 from agentruns.models.runs import Run, RunEvent, RunStatus
 from agentruns.models.steering import DeferredHandling
-from agentruns.protocol.runs import HISTORY_LAYER_NAME
+from agentruns.protocol.runs import HISTORY_LAYER_NAME, execution_context
 from agentruns.services import events, hints
 from agentruns.services.clock import database_now
 from agentruns.services.events import NewEvent
@@ -266,6 +266,7 @@ def _hand_off(run_id: UUID, payload: str, now: datetime) -> None:
             agent_name=run.agent.name if run.agent else "",
             api_key_id=run.api_key_id,
             requester_id=run.requester_id,
+            context=execution_context(json.loads(secrets.unseal(run.request))),
             payload=payload,
             now=now,
         )

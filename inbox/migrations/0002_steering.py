@@ -222,7 +222,7 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="humantask",
             index=models.Index(
-                condition=models.Q(("next_reminder_at__isnull", False)),
+                condition=models.Q(("next_reminder_at__isnull", False), ("state", "open")),
                 fields=["next_reminder_at"],
                 name="task_reminder",
             ),

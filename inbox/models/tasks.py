@@ -98,7 +98,7 @@ class HumanTask(models.Model):
             models.Index(
                 fields=["next_reminder_at"],
                 name="task_reminder",
-                condition=Q(next_reminder_at__isnull=False),
+                condition=Q(state=TaskState.OPEN, next_reminder_at__isnull=False),
             ),
         ]
         constraints = [

@@ -25,7 +25,7 @@ from inbox.forms import AnswerForm, typed_values
 from inbox.models.tasks import HumanTask, TaskState
 from inbox.queries import next_open, payload
 from inbox.rendering.text import has_deceptive
-from inbox.services import answering, drafting
+from inbox.services import answering, checking, drafting
 from inbox.views.people import person
 
 __all__ = ["FIELD_PREFIX", "shown_again", "task_detail", "task_draft", "task_fate"]
@@ -118,7 +118,7 @@ def _answer(request: HttpRequest, task: HumanTask, args: AskHumanToolArgs) -> Ht
         return show(AnswerForm(args, typed=typed))
     try:
         if not confirmed and _is_destructive(args, action) and task.state == TaskState.OPEN:
-            answering.clean(args, action, typed, note)
+            checking.clean(args, action, typed, note)
             return show(AnswerForm(args, typed=typed), confirm=action)
         answering.submit(
             task_id=task.pk,
@@ -129,7 +129,7 @@ def _answer(request: HttpRequest, task: HumanTask, args: AskHumanToolArgs) -> Ht
             digest=request.POST.get("digest", ""),
             now=datetime.now(UTC),
         )
-    except answering.InvalidAnswer as error:
+    except checking.InvalidAnswer as error:
         _keep(request, task, typed, note)
         return show(AnswerForm(args, typed=typed, errors=error.errors), status=422)
     except REFUSALS as error:

@@ -8,7 +8,7 @@ from django.http import QueryDict
 
 from agentruns.protocol.ask_human import AskHumanToolArgs
 from inbox.forms import PREFIX, AnswerForm, typed_values
-from inbox.services import answering
+from inbox.services import checking
 from tests.support.questions import ARGS
 
 
@@ -49,7 +49,7 @@ def test_option_values_keep_what_the_model_defined() -> None:
     choices = AnswerForm(args).fields[PREFIX + "env"].choices  # type: ignore[attr-defined]
     assert [value for value, _ in choices] == ["", " <b>&'x' "]
     typed = typed_values(args, {PREFIX + "env": " <b>&'x' "})
-    assert answering.clean(args, "approve", typed)[1] == {"env": " <b>&'x' "}
+    assert checking.clean(args, "approve", typed)[1] == {"env": " <b>&'x' "}
 
 
 def test_what_the_model_wrote_is_escaped() -> None:

@@ -143,11 +143,11 @@ def test_the_list_costs_the_same_however_long_it_is(
     page: Client, alice: User, django_assert_num_queries: Any
 ) -> None:
     open_task()
-    with django_assert_num_queries(8):
+    with django_assert_num_queries(9):
         page.get("/")
     for _ in range(60):
         open_task()
-    with django_assert_num_queries(8):
+    with django_assert_num_queries(9):
         shown = page.get("/").content.decode()
     assert "after=" in shown
 

@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 
 from agentruns.models.runs import Run
 from inbox.models.tasks import HumanTask, TaskState
-from inbox.services import answering, ending
+from inbox.services import answering, checking, ending
 from inbox.services.answering import Decision, submit
 from tests.support.questions import CALL, NOW
 
@@ -93,7 +93,7 @@ def test_outsiders_find_nothing_and_admins_were_not_asked(task: HumanTask) -> No
 def test_a_bad_answer_names_the_field_and_stores_nothing(
     task: HumanTask, alice: User, changes: dict[str, Any], field: str
 ) -> None:
-    with pytest.raises(answering.InvalidAnswer) as refused:
+    with pytest.raises(checking.InvalidAnswer) as refused:
         answer(task, alice, **changes)
     assert list(refused.value.errors) == [field]
     task.refresh_from_db()

@@ -14,7 +14,7 @@ from agentruns.models.steering import ApiKey, Scope
 from agentruns.services.keys import create_key
 from config.api import api
 from inbox.models.tasks import HumanTask
-from inbox.services import answering, claiming, ending
+from inbox.services import answering, checking, claiming, ending
 from tests.support.questions import CALL
 
 pytestmark = pytest.mark.django_db
@@ -211,12 +211,13 @@ def test_a_note_that_can_not_be_stored_is_refused(
 def test_every_refusal_of_an_answer_is_a_readable_one() -> None:
     refusals = {
         kind
-        for kind in vars(answering).values()
+        for kind in (*vars(answering).values(), *vars(checking).values())
         if isinstance(kind, type)
         and issubclass(kind, Exception)
-        and kind.__module__ == answering.__name__
+        and kind.__module__ in (answering.__name__, checking.__name__)
+        and not kind.__name__.startswith("_")
     }
-    assert len(refusals) == 7
+    assert len(refusals) == 9
     unmapped = [
         kind
         for kind in refusals

@@ -1,0 +1,115 @@
+"""What the agent is told of an answer: the result, and the answered form as plain text.
+
+In English, unless the routing rule names a language.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils import translation
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop, ngettext
+
+from agentruns.protocol.ask_human import (
+    AskHumanAction,
+    AskHumanResultAction,
+    AskHumanSelectField,
+    AskHumanToolArgs,
+    AskHumanToolResult,
+)
+
+# Said by services that end a task in another way.
+gettext_noop("Nobody was available to answer.")
+gettext_noop("An operator cancelled the question.")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One person's answer, checked: the action, the values by field name, the note."""
+
+    action: AskHumanAction
+    values: dict[str, str]
+    note: str = ""
+
+
+def said(text: str, language: str) -> str:
+    """Return a fixed text in the task's language."""
+    with translation.override(language or "en"):
+        return _(text)
+
+
+def submitted(
+    args: AskHumanToolArgs, answer: Answer, *, language: str, votes: Sequence[Answer] = ()
+) -> AskHumanToolResult:
+    """Return the result of an answer; `votes` are all of those that led to it, itself the last."""
+    agreed = sum(vote.action.id == answer.action.id for vote in votes) or 1
+    with translation.override(language or "en"):
+        return AskHumanToolResult(
+            status="submitted",
+            action=AskHumanResultAction(id=answer.action.id, label=answer.action.label),
+            values=dict(answer.values),
+            message=_message(answer, agreed),
+            rendered_content=render(args, answer, votes),
+        )
+
+
+def disagreed(
+    args: AskHumanToolArgs, *, language: str, votes: Sequence[Answer]
+) -> AskHumanToolResult:
+    """Return the result of people who did not choose the same, where the rule ends it then."""
+    with translation.override(language or "en"):
+        return AskHumanToolResult(
+            status="cancelled",
+            message=_("The approvers disagreed, and the question was cancelled."),
+            rendered_content="\n".join([*_asked(args), *_votes(args, votes)]),
+        )
+
+
+def _message(answer: Answer, agreed: int) -> str:
+    label = answer.action.label
+    if agreed > 1:
+        text = ngettext(
+            "%(count)d approver chose %(label)s.", "%(count)d approvers chose %(label)s.", agreed
+        )
+        return text % {"count": agreed, "label": label}
+    if answer.note:
+        return _("An approver chose %(label)s and left a note.") % {"label": label}
+    return _("An approver chose %(label)s.") % {"label": label}
+
+
+def render(args: AskHumanToolArgs, answer: Answer, votes: Sequence[Answer] = ()) -> str:
+    """Return the answered form as plain text, in the language that is active."""
+    lines = [*_asked(args), *_filled(args, answer)]
+    return "\n".join([*lines, *_votes(args, votes)])
+
+
+def _asked(args: AskHumanToolArgs) -> list[str]:
+    return [args.title, args.question] if args.title else [args.question]
+
+
+def _filled(args: AskHumanToolArgs, answer: Answer) -> list[str]:
+    lines = [
+        f"{field.label}: {_shown(field, answer.values.get(field.name))}" for field in args.fields
+    ]
+    lines.append(_("Decision: %(label)s") % {"label": answer.action.label})
+    if answer.note:
+        lines.append(_("Note: %(text)s") % {"text": answer.note})
+    return lines
+
+
+def _votes(args: AskHumanToolArgs, votes: Sequence[Answer]) -> list[str]:
+    """Everybody's vote, numbered: who they are is for the inbox's history."""
+    lines = [_("Votes:")] if votes else []
+    for number, vote in enumerate(votes, start=1):
+        lines.append(_("Approver %(number)d") % {"number": number})
+        lines += [f"  {line}" for line in _filled(args, vote)]
+    return lines
+
+
+def _shown(field: Any, value: str | None) -> str:
+    if value is None:
+        return _("(no answer)")
+    if isinstance(field, AskHumanSelectField):
+        return next(option.label for option in field.options if option.value == value)
+    return value
