@@ -96,6 +96,9 @@ class TaskItem(_Answer):
     state: TaskStateName
     opened_at: str
     expires_at: str
+    # So many people must choose the same; so many have chosen something.
+    quorum: int
+    votes: int
     closed_at: str | None
     digest: str
 
@@ -115,10 +118,15 @@ class TaskDetail(TaskItem):
 
 
 class Submitted(_Answer):
-    """The answer counts; `next_run_id` goes on with it."""
+    """The answer counts; `next_run_id` goes on with it.
 
-    state: Literal["submitted"]
+    Where several people must agree, the state is `open` until they do, and `missing` says how many
+    more equal votes it takes; `cancelled` when they don't and the rule ends it then.
+    """
+
+    state: Literal["submitted", "open", "cancelled"]
     next_run_id: str | None
+    missing: int
 
 
 class TaskCancelled(_Answer):

@@ -72,6 +72,8 @@ def _item(task: HumanTask) -> dict[str, Any]:
         "state": task.state,
         "opened_at": task.opened_at,
         "expires_at": task.expires_at,
+        "quorum": task.quorum,
+        "votes": task.vote_count,
         "closed_at": task.closed_at,
         "digest": task.digest,
     }
@@ -133,7 +135,9 @@ def submit(request: HttpRequest, task_id: str) -> HttpResponse:
         _task(request, task_id)
         raise answering.NotAnApprover(answering.NotAnApprover.__doc__) from error
     next_run = str(decision.next_run_id) if decision.next_run_id else None
-    return JsonResponse({"state": decision.state, "next_run_id": next_run})
+    return JsonResponse(
+        {"state": decision.state, "next_run_id": next_run, "missing": decision.missing}
+    )
 
 
 @router.post("/tasks/{task_id}/cancel", summary="Withdraw a question")

@@ -9,7 +9,11 @@ from django.db.models.functions import Now
 from django.db.models.lookups import IsNull
 
 from inbox import standing as in_force
+from inbox.models.routing import RoutingRule
 from inbox.models.tasks import HumanTask, TaskState, Vote
+
+# Asked where no rule matches.
+DEFAULT_GROUP = "approvers"
 
 SUBMIT = "submit"
 CANCEL = "cancel"
@@ -50,6 +54,15 @@ def _without_requester(task: HumanTask, people: QuerySet[User]) -> QuerySet[User
     return people.exclude(pk=task.requester_id)
 
 
+def approvers() -> QuerySet[User]:
+    """Return the active users whom rules ask."""
+    by_rule = RoutingRule.objects.filter(is_active=True)
+    groups = Q(groups__routingrule__in=by_rule) | Q(groups__name=DEFAULT_GROUP)
+    fallback = Q(groups__in=by_rule.values("fallback_group"))
+    named = Q(routingrule__in=by_rule)
+    return User.objects.filter(groups | fallback | named, is_active=True).distinct()
+
+
 def rights(user_id: int, task: HumanTask) -> list[int]:
     """Return the ids of those whose right to answer the user may use: their own, if they are asked
     themselves, and else that of anybody for whom they stand in."""
@@ -60,6 +73,12 @@ def rights(user_id: int, task: HumanTask) -> list[int]:
         return [user_id]
     principals = in_force.now().principals(user_id)
     return sorted(direct.filter(pk__in=principals).values_list("pk", flat=True))
+
+
+def stands_in(user: User, task: HumanTask) -> list[User]:
+    """Return those for whom the user may answer, where they are not asked themselves."""
+    principals = rights(user.pk, task) if in_force.now().principals(user.pk) else []
+    return list(User.objects.filter(pk__in=principals).exclude(pk=user.pk).order_by("username"))
 
 
 def possible_votes(task: HumanTask) -> int:
@@ -109,6 +128,11 @@ def _selves(user: User) -> list[int]:
         found = [user.pk, *sorted(in_force.now().principals(user.pk))]
         user._sayso_selves = found  # type: ignore[attr-defined]
     return found
+
+
+def has_vote_of(user: User) -> Q:
+    """The condition that the user has voted on a task where several must agree."""
+    return _any_of(Vote.objects.filter(task=OuterRef("pk"), user=user.pk))
 
 
 def _any_of(rows: "QuerySet[Any]") -> Q:

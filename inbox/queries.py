@@ -118,7 +118,8 @@ def next_open(user: User, *, besides: HumanTask) -> HumanTask | None:
     """Return the open task, of those the user may decide now, whose deadline is nearest."""
     mine = permissions.visible_tasks(user).filter(state=TaskState.OPEN).exclude(pk=besides.pk)
     free = mine.filter(permissions.unclaimed(by_others_than=user.pk))
-    return free.exclude(requester=user).order_by("expires_at").first()
+    left = free.filter(~permissions.has_vote_of(user)).exclude(requester=user)
+    return left.order_by("expires_at").first()
 
 
 def payload(task: HumanTask) -> dict[str, Any]:

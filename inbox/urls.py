@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from inbox.views import details, expired, lists, live, people, starting, steps
+from inbox.views import away, details, expired, lists, live, profile, starting, steps
 
 app_name = "inbox"
 
@@ -10,7 +10,9 @@ urlpatterns = [
     path("", lists.task_list, name="list"),
     path("rows/", lists.task_rows, name="rows"),
     path("live/", live.live, name="live"),
-    path("profile/", people.profile, name="profile"),
+    path("profile/", profile.profile, name="profile"),
+    path("profile/away/", away.away, name="away"),
+    path("profile/away/<int:delegation_id>/end/", away.back, name="back"),
     path("tasks/<uuid:task_id>/", expired.signed_in_to_post(details.task_detail), name="task"),
     path(
         "tasks/<uuid:task_id>/draft/", expired.signed_in_to_post(details.task_draft), name="draft"

@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -208,7 +208,7 @@ def _vote(given: Given) -> Decision:
         if not _mine(given).exists():
             raise
         # Sent twice: it counts once, and it is no fault.
-        return Decision(TaskState.OPEN, None, _missing(given.task, _votes(given.task)))
+        return Decision(TaskState.OPEN, None, missing(given.task, _votes(given.task)))
 
 
 class _NotFree(Exception):
@@ -250,9 +250,9 @@ def _counted(given: Given, votes: list[Vote], principal: int | None) -> Decision
     """Close the task if this vote does."""
     task, action = given.task, given.answer.action
     differs = any(vote.action_id != action.id for vote in votes)
-    missing = _missing(task, votes)
+    still = missing(task, votes)
     answers = [_answer_of(given.args, vote) for vote in votes]
-    if missing == 0 or (differs and task.differing_vote == DifferingVote.ANSWERS):
+    if still == 0 or (differs and task.differing_vote == DifferingVote.ANSWERS):
         language = task.language
         result = results.submitted(given.args, given.answer, language=language, votes=answers)
         state = TaskState.SUBMITTED
@@ -261,7 +261,7 @@ def _counted(given: Given, votes: list[Vote], principal: int | None) -> Decision
         state = TaskState.CANCELLED
     else:
         hints.tasks_changed()
-        return Decision(TaskState.OPEN, None, missing)
+        return Decision(TaskState.OPEN, None, still)
     if not _close(given, _open(task), state, result):
         raise _NotFree
     return _go_on(given, result, principal)
@@ -271,7 +271,7 @@ def _votes(task: HumanTask) -> list[Vote]:
     return list(Vote.objects.filter(task=task))
 
 
-def _missing(task: HumanTask, votes: list[Vote]) -> int:
+def missing(task: HumanTask, votes: Sequence[Vote]) -> int:
     """How many more it takes for the action that most have chosen."""
     counts = Counter(vote.action_id for vote in votes)
     return max(task.quorum - max(counts.values(), default=0), 0)

@@ -32,6 +32,24 @@ class DelegationNotFound(Exception):
     """delegation not found"""
 
 
+REFUSALS = (NoDelegate, BadTimes, AlreadyAway, Circle)
+
+
+def check(
+    *, user_id: int, delegate_id: int, starts_at: datetime, ends_at: datetime, now: datetime
+) -> None:
+    """Raise what `delegate` would. Raises `NoDelegate`, `BadTimes`, `AlreadyAway` and `Circle`."""
+    if ends_at <= starts_at or ends_at <= now:
+        raise BadTimes(BadTimes.__doc__)
+    active = User.objects.filter(pk=delegate_id, is_active=True).exists()
+    if delegate_id == user_id or not active:
+        raise NoDelegate(NoDelegate.__doc__)
+    meanwhile = Delegation.objects.filter(starts_at__lt=ends_at, ends_at__gt=starts_at)
+    if meanwhile.filter(user=user_id).exists():
+        raise AlreadyAway(AlreadyAway.__doc__)
+    _check_circle(user_id, delegate_id, list(meanwhile.values_list("user_id", "delegate_id")))
+
+
 def delegate(
     *,
     user_id: int,
@@ -45,19 +63,17 @@ def delegate(
 
     Raises `NoDelegate`, `BadTimes`, `AlreadyAway` and `Circle`.
     """
-    if ends_at <= starts_at or ends_at <= now:
-        raise BadTimes(BadTimes.__doc__)
     with transaction.atomic():
         # Everybody's row is taken first, in one order: two who delegate to each other at the same
         # moment come one after the other.
-        people = list(User.objects.select_for_update().order_by("pk").values_list("pk", flat=True))
-        active = User.objects.filter(pk=delegate_id, is_active=True).exists()
-        if delegate_id == user_id or delegate_id not in people or not active:
-            raise NoDelegate(NoDelegate.__doc__)
-        meanwhile = Delegation.objects.filter(starts_at__lt=ends_at, ends_at__gt=starts_at)
-        if meanwhile.filter(user=user_id).exists():
-            raise AlreadyAway(AlreadyAway.__doc__)
-        _check_circle(user_id, delegate_id, list(meanwhile.values_list("user_id", "delegate_id")))
+        list(User.objects.select_for_update().order_by("pk").values_list("pk", flat=True))
+        check(
+            user_id=user_id,
+            delegate_id=delegate_id,
+            starts_at=starts_at,
+            ends_at=ends_at,
+            now=now,
+        )
         made = Delegation.objects.create(
             user_id=user_id,
             delegate_id=delegate_id,

@@ -23,7 +23,6 @@ from inbox.services import hints, notifying, recording, results
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_GROUP = "approvers"
 # Where no rule says how long a claim holds.
 CLAIM_SECONDS = 1800
 NOBODY = "Nobody was available to answer."
@@ -119,7 +118,7 @@ def _terms(rule: RoutingRule | None) -> dict[str, Any]:
 def _address(task: HumanTask, rule: RoutingRule | None) -> bool:
     """Name who is asked; return whether they can answer."""
     if rule is None:
-        task.groups.set(Group.objects.filter(name=DEFAULT_GROUP))
+        task.groups.set(Group.objects.filter(name=permissions.DEFAULT_GROUP))
         return permissions.can_be_met(task)
     task.groups.set(rule.groups.all())
     task.users.set(rule.users.all())

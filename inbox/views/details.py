@@ -27,6 +27,7 @@ from inbox.queries import next_open, payload
 from inbox.rendering.text import has_deceptive
 from inbox.services import answering, checking, drafting
 from inbox.views.people import person
+from inbox.views.votes import voting
 
 __all__ = ["FIELD_PREFIX", "shown_again", "task_detail", "task_draft", "task_fate"]
 
@@ -36,12 +37,18 @@ gettext_noop("The answer was given to something other than what is stored.")
 gettext_noop("This was decided before your answer arrived; your answer was not applied.")
 gettext_noop("The deadline passed before your answer arrived; your answer was not applied.")
 gettext_noop("Somebody else is at work on this; your answer was not applied.")
+gettext_noop("You have voted, and a vote stays as it was cast; your answer was not applied.")
+gettext_noop(
+    "Whom you stand in for has voted, or another delegate did; your answer was not applied."
+)
 
 REFUSALS = (
     answering.TaskAlreadyDecided,
     answering.TaskChanged,
     answering.NotAnApprover,
     answering.ClaimedByOther,
+    answering.AlreadyVoted,
+    answering.RightUsed,
 )
 
 
@@ -120,7 +127,7 @@ def _answer(request: HttpRequest, task: HumanTask, args: AskHumanToolArgs) -> Ht
         if not confirmed and _is_destructive(args, action) and task.state == TaskState.OPEN:
             checking.clean(args, action, typed, note)
             return show(AnswerForm(args, typed=typed), confirm=action)
-        answering.submit(
+        decision = answering.submit(
             task_id=task.pk,
             user_id=person(request).pk,
             action_id=action,
@@ -136,6 +143,8 @@ def _answer(request: HttpRequest, task: HumanTask, args: AskHumanToolArgs) -> Ht
         _keep(request, task, typed, note)
         task.refresh_from_db()
         return show(AnswerForm(args, typed=typed), refusal=_(str(error)), status=409)
+    if decision.state == TaskState.OPEN:
+        messages.success(request, _("Your vote is counted."))
     return redirect("inbox:task", task_id=task.pk)
 
 
@@ -186,8 +195,10 @@ def _page(
         "claimed_by_other": permissions.claimed_by_other(user.pk, task),
         "colleagues": _colleagues(user, task) if permissions.HAND_OVER in allowed else [],
         "conversation": runs.conversation(task.run_id) if task.run_id else [],
+        "voting": voting(user, task, args),
+        "away": permissions.stands_in(user, task),
         "earlier": _earlier(task),
-        "history": list(task.history.select_related("actor")),
+        "history": list(task.history.select_related("actor", "on_behalf_of")),
         **_fate(user, task),
     }
     return render(request, "inbox/task_detail.html", context, status=status)
@@ -227,6 +238,7 @@ def _result(task: HumanTask) -> AskHumanToolResult | None:
 def _fate(user: User, task: HumanTask) -> dict[str, Any]:
     """What came of it: the result, the runs that followed, and the next question."""
     result = _result(task)
+    voted = permissions.has_voted(user.pk, task)
     # By descent, not by time: the clocks of hosts differ.
     chain = runs.session_chain(task.session_id) if task.run_id else []
     current = next((run for run in chain if run.parent_id == task.run_id), None)
@@ -237,7 +249,7 @@ def _fate(user: User, task: HumanTask) -> dict[str, Any]:
     return {
         "task": task,
         "result": result,
-        "next_task": next_open(user, besides=task) if result else None,
+        "next_task": next_open(user, besides=task) if result or voted else None,
         "run": current,
         "follow_up": follow_up,
         "settled": settled,

@@ -1,19 +1,7 @@
-"""A person's own page: language, zone, keyboard; and who the person is."""
+"""Who the person at a page is."""
 
-from django import forms
-from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
-from django.utils import translation
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
-
-from inbox.models.people import Profile
-from inbox.personal import known_zones, profile_of
+from django.http import Http404, HttpRequest
 
 
 def person(request: HttpRequest) -> User:
@@ -21,38 +9,3 @@ def person(request: HttpRequest) -> User:
     if not isinstance(request.user, User):
         raise Http404
     return request.user
-
-
-class ProfileForm(forms.ModelForm):  # type: ignore[type-arg]
-    class Meta:
-        model = Profile
-        fields = ("language", "time_zone", "shortcuts")
-        labels = {
-            "language": gettext_lazy("Language"),
-            "time_zone": gettext_lazy("Time zone"),
-            "shortcuts": gettext_lazy("Single-key shortcuts"),
-        }
-
-    def clean_time_zone(self) -> str:
-        name = str(self.cleaned_data["time_zone"])
-        if name and name not in known_zones():
-            raise forms.ValidationError(_("Choose a time zone from the list."))
-        return name
-
-
-@never_cache
-@login_required
-@require_http_methods(["GET", "HEAD", "POST"])
-def profile(request: HttpRequest) -> HttpResponse:
-    """Show and save the person's preferences."""
-    own = profile_of(person(request))
-    own.user = person(request)
-    form = ProfileForm(request.POST or None, instance=own)
-    if request.method == "POST" and form.is_valid():
-        form.save()
-        if own.language:
-            translation.activate(own.language)
-        messages.success(request, _("Saved."))
-        return redirect("inbox:profile")
-    context = {"form": form, "zones": sorted(known_zones()), "own": own}
-    return render(request, "inbox/profile.html", context, status=422 if form.errors else 200)

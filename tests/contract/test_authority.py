@@ -15,7 +15,7 @@ from agentruns.models.runs import Run
 from agentruns.models.steering import Scope
 from agentruns.services.keys import create_key, revoke_key
 from inbox.models.tasks import HumanTask, TaskState
-from inbox.services import claiming, ending
+from inbox.services import claiming, delegating, ending
 from tests.support.questions import CALL, ask
 
 pytestmark = pytest.mark.django_db
@@ -24,20 +24,27 @@ NOW = datetime.now(UTC)
 
 # --- Pages ---------------------------------------------------------------------------------------
 
-PEOPLE = ("anonymous", "outsider", "requester", "approver", "claimer", "operator", "admin")
+PEOPLE = (
+    *("anonymous", "outsider", "requester", "approver", "claimer", "operator", "admin"),
+    # Stands in for the approver, and is asked nothing themselves.
+    "delegate",
+)
 
 # Redirected to sign in; what the others get, in the order of PEOPLE.
-OPEN_TO_ALL = (302, 200, 200, 200, 200, 200, 200)
-SEES_TASK = (302, 404, 200, 200, 200, 200, 200)
+OPEN_TO_ALL = (302, *(200,) * 7)
+SEES_TASK = (302, 404, *(200,) * 6)
 # A step redirects to the page, which says whether it was possible.
-STEP = (302, 404, 302, 302, 302, 302, 302)
-WITHDRAWS = (302, 404, 404, 404, 404, 302, 302)
+STEP = (302, 404, *(302,) * 6)
+WITHDRAWS = (302, 404, 404, 404, 404, 302, 302, 404)
 
 # route: method, body, status per person
 PAGES: dict[str, tuple[str, dict[str, str], tuple[int, ...]]] = {
     "inbox:list": ("get", {}, OPEN_TO_ALL),
     "inbox:rows": ("get", {}, OPEN_TO_ALL),
     "inbox:profile": ("get", {}, OPEN_TO_ALL),
+    "inbox:away": ("post", {}, (302,) * 8),
+    # Of somebody else, which isn't told.
+    "inbox:back": ("post", {}, (302, 404, 404, 302, *(404,) * 4)),
     "inbox:task": ("get", {}, SEES_TASK),
     "inbox:fate": ("get", {}, SEES_TASK),
     "inbox:claim": ("post", {}, STEP),
@@ -47,20 +54,20 @@ PAGES: dict[str, tuple[str, dict[str, str], tuple[int, ...]]] = {
     "inbox:comment": ("post", {"comment": "x"}, STEP),
     "inbox:cancel": ("post", {}, WITHDRAWS),
     # A post without a login is shown again, to be sent after signing in.
-    "inbox:draft": ("post", {}, (403, 404, 404, 302, 302, 404, 404)),
-    "inbox:again": ("post", {"username": "x", "password": "x"}, (403,) * 7),
-    "inbox:new_run": ("get", {}, (302, 403, 403, 403, 403, 200, 200)),
-    "inbox:session": ("get", {}, (302, 404, 200, 404, 404, 200, 200)),
-    "inbox:session_rows": ("get", {}, (302, 404, 200, 404, 404, 200, 200)),
-    "login": ("get", {}, (200, 302, 302, 302, 302, 302, 302)),
-    "logout": ("post", {}, (302,) * 7),
+    "inbox:draft": ("post", {}, (403, 404, 404, 302, 302, 404, 404, 302)),
+    "inbox:again": ("post", {"username": "x", "password": "x"}, (403,) * 8),
+    "inbox:new_run": ("get", {}, (302, 403, 403, 403, 403, 200, 200, 403)),
+    "inbox:session": ("get", {}, (302, 404, 200, 404, 404, 200, 200, 404)),
+    "inbox:session_rows": ("get", {}, (302, 404, 200, 404, 404, 200, 200, 404)),
+    "login": ("get", {}, (200, *(302,) * 7)),
+    "logout": ("post", {}, (302,) * 8),
     "password_change": ("get", {}, OPEN_TO_ALL),
-    "password_reset": ("get", {}, (404,) * 7),
-    "password_reset_confirm": ("get", {}, (404,) * 7),
-    "healthz": ("get", {}, (200,) * 7),
-    "readyz": ("get", {}, (200,) * 7),
-    "metrics": ("get", {}, (200,) * 7),
-    "openapi": ("get", {}, (200,) * 7),
+    "password_reset": ("get", {}, (404,) * 8),
+    "password_reset_confirm": ("get", {}, (404,) * 8),
+    "healthz": ("get", {}, (200,) * 8),
+    "readyz": ("get", {}, (200,) * 8),
+    "metrics": ("get", {}, (200,) * 8),
+    "openapi": ("get", {}, (200,) * 8),
 }
 # An endless stream; test_live has it.
 ELSEWHERE = {"inbox:live"}
@@ -91,9 +98,11 @@ class World:
 
     people: dict[str, User]
     task: HumanTask
+    delegation: int
 
     def path(self, pattern: str) -> str:
         filled = pattern.replace("<uuid:task_id>", str(self.task.pk))
+        filled = filled.replace("<int:delegation_id>", str(self.delegation))
         filled = filled.replace("<uuid:session_id>", str(self.task.session_id))
         return "/" + filled.replace("<uidb64>", "MQ").replace("<token>", "x")
 
@@ -110,7 +119,15 @@ def world() -> World:
     people["admin"].save()
     task = HumanTask.objects.get(run_id=ask(CALL, requester_id=people["requester"].pk))
     claiming.claim(task_id=task.pk, user_id=people["claimer"].pk, now=NOW)
-    return World(people, task)
+    made = delegating.delegate(
+        user_id=people["approver"].pk,
+        delegate_id=people["delegate"].pk,
+        starts_at=NOW - timedelta(hours=1),
+        ends_at=NOW + timedelta(hours=1),
+        actor_id=people["admin"].pk,
+        now=NOW,
+    )
+    return World(people, task, made)
 
 
 def close(world: World, state: TaskState) -> None:

@@ -1,0 +1,218 @@
+"""Where several must agree, votes are counted, and the last one closes the task."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+
+from agentruns.models.runs import Run
+from inbox import permissions
+from inbox.models.routing import DifferingVote
+from inbox.models.tasks import Draft, HumanTask, TaskEvent, TaskState, Vote
+from inbox.queries import next_open
+from inbox.services import answering, claiming, drafting, ending
+from tests.support.people import answer, approvers
+from tests.support.questions import NOW, open_task
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def people() -> list[User]:
+    return approvers("ann", "ben", "cleo")
+
+
+@pytest.fixture
+def task(people: list[User]) -> HumanTask:
+    return asked()
+
+
+def asked(quorum: int = 2, differing: str = DifferingVote.WAITS) -> HumanTask:
+    task = open_task()
+    task.quorum, task.differing_vote = quorum, differing
+    task.save()
+    return task
+
+
+def result_of(task: HumanTask) -> dict[str, Any]:
+    task.refresh_from_db()
+    found: dict[str, Any] = json.loads(task.result or "null")
+    return found
+
+
+def browser(user: User) -> Client:
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def test_one_vote_of_two_leaves_the_question_open(task: HumanTask, people: list[User]) -> None:
+    assert answer(task, people[0]) == answering.Decision("open", None, 1)
+    task.refresh_from_db()
+    assert (task.state, task.vote_count, task.result) == (TaskState.OPEN, 1, None)
+    assert not Run.objects.filter(parent_id=task.run_id).exists()
+
+
+def test_the_second_equal_vote_closes_with_its_own_values(
+    task: HumanTask, people: list[User]
+) -> None:
+    answer(task, people[0], values={"env": "stg", "comment": "mine"}, note="first")
+    decision = answer(task, people[1])
+    assert decision.state == "submitted"
+    child = Run.objects.get(parent_id=task.run_id)
+    assert decision.next_run_id == child.id
+    result = result_of(task)
+    assert result["values"] == {"env": "prod"}
+    assert result["message"] == "2 approvers chose Approve."
+    assert result["rendered_content"] == (
+        "Deployment\nDeploy?\nComment: (no answer)\nWhere: Production\nDecision: Approve\n"
+        "Votes:\nApprover 1\n  Comment: mine\n  Where: Staging\n  Decision: Approve\n"
+        "  Note: first\n"
+        "Approver 2\n  Comment: (no answer)\n  Where: Production\n  Decision: Approve"
+    )
+    assert "ann" not in json.dumps(result)
+
+
+def test_a_differing_vote_waits_for_enough_equal_ones(task: HumanTask, people: list[User]) -> None:
+    answer(task, people[0])
+    assert answer(task, people[1], "reject").missing == 1
+    assert answer(task, people[2], "reject").state == "submitted"
+    assert result_of(task)["action"]["id"] == "reject"
+
+
+def test_a_differing_vote_ends_it_with_that_answer_where_the_rule_says_so(
+    people: list[User],
+) -> None:
+    task = asked(3, DifferingVote.ANSWERS)
+    answer(task, people[0])
+    assert answer(task, people[1], "reject").state == "submitted"
+    result = result_of(task)
+    assert (result["action"]["id"], result["message"]) == ("reject", "An approver chose Reject.")
+
+
+def test_a_differing_vote_cancels_where_the_rule_says_so(people: list[User]) -> None:
+    task = asked(3, DifferingVote.CANCELS)
+    answer(task, people[0])
+    decision = answer(task, people[1], "reject")
+    assert decision.state == "cancelled"
+    result = result_of(task)
+    assert (task.state, result["status"], result["action"]) == ("cancelled", "cancelled", None)
+    assert "Approver 2" in result["rendered_content"]
+    assert Run.objects.filter(parent_id=task.run_id).count() == 1
+
+
+def test_the_same_vote_again_counts_once_and_is_no_fault(
+    task: HumanTask, people: list[User]
+) -> None:
+    assert answer(task, people[0]) == answer(task, people[0])
+    task.refresh_from_db()
+    assert (task.vote_count, Vote.objects.count()) == (1, 1)
+    answer(task, people[1])
+    task.refresh_from_db()
+    assert answer(task, people[0]).state == "submitted"
+
+
+def test_a_second_thought_is_refused(task: HumanTask, people: list[User]) -> None:
+    answer(task, people[0])
+    with pytest.raises(answering.AlreadyVoted):
+        answer(task, people[0], "reject")
+    task.refresh_from_db()
+    assert (task.vote_count, Vote.objects.get().action_id) == (1, "approve")
+
+
+def test_whoever_is_not_asked_has_no_vote(task: HumanTask) -> None:
+    with pytest.raises(answering.TaskNotFound):
+        answer(task, User.objects.create_user("mallory"))
+    assert not Vote.objects.exists()
+
+
+def test_a_vote_after_the_deadline_is_refused(task: HumanTask, people: list[User]) -> None:
+    answer(task, people[0])
+    HumanTask.objects.update(expires_at=datetime.now(UTC) - timedelta(seconds=1))
+    with pytest.raises(answering.TaskExpired):
+        answer(task, people[1])
+    ending.expire_due(now=NOW)
+    assert result_of(task)["status"] == "timeout"
+    assert Vote.objects.count() == 1
+
+
+def test_a_vote_gives_up_the_claim_and_the_draft(task: HumanTask, people: list[User]) -> None:
+    claiming.claim(task_id=task.pk, user_id=people[0].pk, now=NOW)
+    drafting.save_draft(
+        task_id=task.pk, user_id=people[0].pk, values={"comment": "x"}, note="", now=NOW
+    )
+    answer(task, people[0])
+    task.refresh_from_db()
+    assert task.claimed_by is None
+    assert not Draft.objects.exists()
+    assert answer(task, people[1]).state == "submitted"
+
+
+def test_somebody_elses_claim_keeps_a_vote_waiting(task: HumanTask, people: list[User]) -> None:
+    claiming.claim(task_id=task.pk, user_id=people[0].pk, now=NOW)
+    with pytest.raises(answering.ClaimedByOther):
+        answer(task, people[1])
+
+
+def test_every_vote_is_in_the_audit(task: HumanTask, people: list[User]) -> None:
+    answer(task, people[0])
+    answer(task, people[1])
+    kinds = list(TaskEvent.objects.filter(task=task).values_list("type", "actor__username"))
+    assert kinds == [("opened", None), ("voted", "ann"), ("voted", "ben"), ("submitted", "ben")]
+
+
+def test_others_choices_show_once_ones_own_vote_is_cast(
+    task: HumanTask, people: list[User]
+) -> None:
+    answer(task, people[0], "reject", note="No backup yet")
+    path = reverse("inbox:task", args=[task.pk])
+    before = browser(people[1]).get(path).text
+    assert "2 people must choose the same" in before
+    assert "1 has voted" in before
+    assert "No backup yet" not in before
+    own = browser(people[0]).get(path).text
+    assert "You chose" in own
+    assert "No backup yet" in own
+    assert 'name="action"' not in own
+
+
+def test_a_vote_by_form_says_so_and_offers_the_next_question(
+    task: HumanTask, people: list[User]
+) -> None:
+    other = open_task()
+    client = browser(people[0])
+    path = reverse("inbox:task", args=[task.pk])
+    form = {"digest": task.digest, "action": "approve", "field-env": "prod"}
+    page = client.post(path, form, follow=True).text
+    assert "Your vote is counted." in page
+    assert reverse("inbox:task", args=[other.pk]) in page
+    refused = client.post(path, {**form, "action": "reject", "field-comment": "typed"})
+    assert refused.status_code == 409
+    assert "typed" in refused.text
+
+
+def test_a_voter_is_not_offered_the_same_question_again(
+    task: HumanTask, people: list[User]
+) -> None:
+    other = open_task()
+    assert next_open(people[0], besides=other) == task
+    answer(task, people[0])
+    assert next_open(people[0], besides=other) is None
+
+
+def test_too_few_people_for_a_quorum_can_not_be_met(people: list[User]) -> None:
+    task = asked(4)
+    assert not permissions.can_be_met(task)
+    assert permissions.can_be_met(asked(3))
+    people[0].is_active = False
+    people[0].save()
+    assert not permissions.can_be_met(asked(3))
+
+
+def test_the_list_shows_how_far_it_is(task: HumanTask, people: list[User]) -> None:
+    answer(task, people[0])
+    assert "1 voted, 2 must agree" in browser(people[1]).get("/").text
