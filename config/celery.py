@@ -33,6 +33,8 @@ SWEEP_QUEUE = "sweeps"
 SCHEDULE: dict[str, dict[str, Any]] = {
     "agentruns.sweep": {"task": "agentruns.sweep", "schedule": 5.0, "options": {"expires": 15}},
     "inbox.expire_due": {"task": "inbox.expire_due", "schedule": 1.0, "options": {"expires": 5}},
+    "inbox.remind_due": {"task": "inbox.remind_due", "schedule": 2.0, "options": {"expires": 10}},
+    "inbox.deliver_due": {"task": "inbox.deliver_due", "schedule": 5.0, "options": {"expires": 15}},
 }
 
 

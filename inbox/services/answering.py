@@ -13,6 +13,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
+from django.utils.translation import gettext as _
 
 from agentruns import crashpoints
 from agentruns.protocol.ask_human import (
@@ -28,7 +29,7 @@ from agentruns.services.resuming import resume_run
 from inbox import permissions
 from inbox.models.tasks import Draft, HumanTask, TaskEvent, TaskState
 from inbox.search import searchable
-from inbox.services import hints, recording
+from inbox.services import hints, recording, wording
 
 MAX_TEXT = 20_000
 MAX_NOTE = 5_000
@@ -110,7 +111,8 @@ def submit(
         answer = _sha256(json.dumps([user_id, action.id, cleaned, note], sort_keys=True))
         if task.state != TaskState.OPEN:
             return _earlier(task, answer)
-        result = _result(args, action, cleaned, note)
+        with wording.spoken(task.language):
+            result = _result(args, action, cleaned, note)
         if not _close(task, user_id, result, answer, note, now):
             task.refresh_from_db()
             return _earlier(task, answer)
@@ -269,9 +271,15 @@ def _result(
         status="submitted",
         action=AskHumanResultAction(id=action.id, label=action.label),
         values=dict(values),
-        message=f"An approver chose {action.label}{' and left a note' if note else ''}.",
+        message=_message(note) % {"action": action.label},
         rendered_content=render(args, action, values, note),
     )
+
+
+def _message(note: str) -> str:
+    if note:
+        return _("An approver chose %(action)s and left a note.")
+    return _("An approver chose %(action)s.")
 
 
 def render(
@@ -281,13 +289,13 @@ def render(
     lines = [args.title] if args.title else []
     lines.append(args.question)
     lines += [f"{field.label}: {_shown(field, values.get(field.name))}" for field in args.fields]
-    lines.append(f"Decision: {action.label}")
-    return "\n".join([*lines, f"Note: {note}"] if note else lines)
+    lines.append(f"{_('Decision')}: {action.label}")
+    return "\n".join([*lines, f"{_('Note')}: {note}"] if note else lines)
 
 
 def _shown(field: Any, value: str | None) -> str:
     if value is None:
-        return "(no answer)"
+        return _("(no answer)")
     if isinstance(field, AskHumanSelectField):
         return next(option.label for option in field.options if option.value == value)
     return value

@@ -3,28 +3,28 @@
 import hashlib
 import json
 import logging
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth.models import Group
 from django.db import connection
 
-from agentruns.protocol.ask_human import AskHumanToolResult
 from agentruns.services.clock import database_now
 from agentruns.services.resuming import resume_run
 from inbox import permissions, routing
+from inbox.models.delivery import Notification
 from inbox.models.routing import RoutingRule
 from inbox.models.tasks import HumanTask, TaskState
 from inbox.search import searchable
-from inbox.services import hints, recording
+from inbox.services import hints, recording, telling, wording
 
 logger = logging.getLogger(__name__)
 
+# Asked where no rule matches.
 DEFAULT_GROUP = "approvers"
-# Where no rule says how long a claim holds.
-CLAIM_SECONDS = 1800
-NOBODY = "Nobody was available to answer."
 
 
 def open_task(
@@ -35,6 +35,7 @@ def open_task(
     agent_name: str,
     api_key_id: int | None,
     requester_id: int | None,
+    context: Mapping[str, str],
     payload: str,
     now: datetime,
 ) -> None:
@@ -44,50 +45,82 @@ def open_task(
     """
     if not connection.in_atomic_block:
         raise RuntimeError("a task opens in the transaction that ends the run")
-    asked = routing.Asked(agent_id=agent_id, api_key_id=api_key_id, requester_id=requester_id)
-    rule = routing.choose(RoutingRule.objects.filter(is_active=True), asked)
     call = json.loads(payload)
-    seconds = rule.deadline_seconds if rule else settings.SAYSO_DEFAULT_DEADLINE_SECONDS
+    args = call["args"]
+    asked = routing.Asked(agent_id, api_key_id, args["urgency"], context)
+    rule = routing.choose(RoutingRule.objects.filter(is_active=True), asked)
     task = HumanTask.objects.create(
         run_id=run_id,
         session_id=session_id,
         agent_name=agent_name,
         tool_call_id=call["tool_call_id"],
-        title=(call["args"]["title"] or "")[:200],
-        question=call["args"]["question"],
-        urgency=call["args"]["urgency"],
-        search=searchable([call["args"]["title"] or "", call["args"]["question"], agent_name]),
+        title=(args["title"] or "")[:200],
+        question=args["question"],
+        urgency=args["urgency"],
+        search=searchable([args["title"] or "", args["question"], agent_name]),
         payload=payload,
         digest=hashlib.sha256(payload.encode()).hexdigest(),
         rule=rule,
         requester_id=requester_id,
-        requester_may_answer=rule.requester_may_answer if rule else False,
-        claim_seconds=rule.claim_seconds if rule else CLAIM_SECONDS,
-        extend_seconds=rule.extend_seconds if rule else 0,
         opened_at=now,
-        expires_at=database_now(plus=timedelta(seconds=seconds)),
+        **_pinned(rule),
     )
-    _address(task, rule)
-    recording.record(task_id=task.pk, kind="opened", data={"digest": task.digest}, now=now)
+    can_be_met = _address(task, rule)
+    data = {"digest": task.digest, **({"fallback": True} if task.fallback else {})}
+    recording.record(task_id=task.pk, kind="opened", data=data, now=now)
     extra = {"action": "task_opened", "task_id": str(task.pk), "run_id": str(run_id)}
     logger.info("task opened", extra=extra)
     hints.tasks_changed()
-    if not permissions.can_be_met(task):
+    if can_be_met:
+        telling.tell(task, kind=Notification.Kind.OPENED, moment=now)
+    else:
         _nobody(task, now)
 
 
-def _address(task: HumanTask, rule: RoutingRule | None) -> None:
+def _pinned(rule: RoutingRule | None) -> dict[str, Any]:
+    """What later changes of the rule don't touch."""
+    terms = routing.terms(rule, default_deadline=settings.SAYSO_DEFAULT_DEADLINE_SECONDS)
+    first = terms.deadline_seconds - terms.reminders[0] if terms.reminders else None
+    return {
+        "requester_may_answer": terms.requester_may_answer,
+        "claim_seconds": terms.claim_seconds,
+        "extend_seconds": terms.extend_seconds,
+        "quorum": terms.quorum,
+        "differing_vote": terms.differing_vote,
+        "language": terms.language,
+        "expires_at": database_now(plus=timedelta(seconds=terms.deadline_seconds)),
+        "reminders": json.dumps(terms.reminders),
+        "next_reminder_at": None if first is None else database_now(plus=timedelta(seconds=first)),
+    }
+
+
+def _address(task: HumanTask, rule: RoutingRule | None) -> bool:
+    """Ask the rule's people, or its fallback group in their place; return whether they can."""
     if rule is None:
         task.groups.set(Group.objects.filter(name=DEFAULT_GROUP))
-        return
+        return permissions.can_be_met(task)
     task.groups.set(rule.groups.all())
     task.users.set(rule.users.all())
+    if permissions.can_be_met(task):
+        return True
+    return rule.fallback_group_id is not None and _fall_back(task, rule.fallback_group_id)
+
+
+def _fall_back(task: HumanTask, group_id: int) -> bool:
+    task.groups.set([group_id])
+    task.users.clear()
+    task.fallback = True
+    HumanTask.objects.filter(pk=task.pk).update(fallback=True)
+    return permissions.can_be_met(task)
 
 
 def _nobody(task: HumanTask, now: datetime) -> None:
-    result = AskHumanToolResult(status="unavailable", message=NOBODY)
+    result = wording.unavailable(task.language)
     HumanTask.objects.filter(pk=task.pk, state=TaskState.OPEN).update(
-        state=TaskState.UNAVAILABLE, closed_at=now, result=result.model_dump_json()
+        state=TaskState.UNAVAILABLE,
+        closed_at=now,
+        next_reminder_at=None,
+        result=result.model_dump_json(),
     )
     recording.record(task_id=task.pk, kind="unavailable", now=now)
     if task.run_id is not None:

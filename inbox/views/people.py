@@ -1,6 +1,9 @@
-"""A person's own page: language, zone, keyboard; and who the person is."""
+"""A person's own page: language, zone, keyboard, mails; and who the person is."""
+
+from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
@@ -26,12 +29,19 @@ def person(request: HttpRequest) -> User:
 class ProfileForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = Profile
-        fields = ("language", "time_zone", "shortcuts")
+        fields = ("language", "time_zone", "shortcuts", "mail")
         labels = {
             "language": gettext_lazy("Language"),
             "time_zone": gettext_lazy("Time zone"),
             "shortcuts": gettext_lazy("Single-key shortcuts"),
+            "mail": gettext_lazy("Mails about questions"),
         }
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not settings.EMAIL_HOST:
+            # Not asked where no mail is sent: what somebody chose before stays.
+            del self.fields["mail"]
 
     def clean_time_zone(self) -> str:
         name = str(self.cleaned_data["time_zone"])
@@ -54,5 +64,10 @@ def profile(request: HttpRequest) -> HttpResponse:
             translation.activate(own.language)
         messages.success(request, _("Saved."))
         return redirect("inbox:profile")
-    context = {"form": form, "zones": sorted(known_zones()), "own": own}
+    context = {
+        "form": form,
+        "zones": sorted(known_zones()),
+        "own": own,
+        "can_mail": bool(settings.EMAIL_HOST),
+    }
     return render(request, "inbox/profile.html", context, status=422 if form.errors else 200)

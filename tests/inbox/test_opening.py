@@ -66,6 +66,7 @@ def test_a_task_opens_only_in_a_transaction() -> None:
             agent_name="",
             api_key_id=None,
             requester_id=None,
+            context={},
             payload=CALL,
             now=NOW,
         )
