@@ -1,5 +1,6 @@
 """The one way out of agentruns: a deferred call goes to whoever the settings name."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Protocol
 from uuid import UUID
@@ -9,7 +10,10 @@ from django.utils.module_loading import import_string
 
 
 class DeferredCallHandler(Protocol):
-    """Opens a human task; runs inside the transaction that ends the run."""
+    """Opens a human task; runs inside the transaction that ends the run.
+
+    `context` has the fields of the run's execution context that have a value.
+    """
 
     def __call__(
         self,
@@ -20,7 +24,7 @@ class DeferredCallHandler(Protocol):
         agent_name: str,
         api_key_id: int | None,
         requester_id: int | None,
-        context: dict[str, str],
+        context: Mapping[str, str],
         payload: str,
         now: datetime,
     ) -> None: ...

@@ -30,13 +30,13 @@ RELEASE_SECONDS = 5.0
 SWEEP_QUEUE = "sweeps"
 
 # Talks to a mail server, which may be slow: not in the queue of the sweeps, nor in beat's thread.
-MAIL = "inbox.send_mail"
+MAIL = "inbox.deliver_due"
 
 # Expiring messages: a worker that comes back after hours must not meet hours of ticks.
 SCHEDULE: dict[str, dict[str, Any]] = {
     "agentruns.sweep": {"task": "agentruns.sweep", "schedule": 5.0, "options": {"expires": 15}},
     "inbox.expire_due": {"task": "inbox.expire_due", "schedule": 1.0, "options": {"expires": 5}},
-    "inbox.remind": {"task": "inbox.remind", "schedule": 5.0, "options": {"expires": 15}},
+    "inbox.remind_due": {"task": "inbox.remind_due", "schedule": 2.0, "options": {"expires": 10}},
     MAIL: {"task": MAIL, "schedule": 5.0, "options": {"expires": 15}},
 }
 SWEEPS = tuple(name for name in SCHEDULE if name != MAIL)

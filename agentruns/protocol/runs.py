@@ -1,7 +1,5 @@
 """The bodies of the run API. Unknown keys are refused at every level."""
 
-import json
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, Literal
 
@@ -17,9 +15,6 @@ OUTPUT_LAYER_NAME: Final = "output"
 
 class _Closed(BaseModel):
     model_config = ConfigDict(extra="forbid")
-
-
-CONTEXT_LAYER_TYPE: Final = "dify.execution_context"
 
 
 class ExitIntent(StrEnum):
@@ -85,19 +80,6 @@ class AgentRunRequest(_Closed):
     """`POST /agents/{slug}/runs`."""
 
     input: str
-
-
-def execution_context(request: Mapping[str, Any]) -> dict[str, str]:
-    """Return what the caller says of itself in a run request's execution context, as text.
-
-    `request` is a CreateRunRequest as JSON. Fields that are not given are left out.
-    """
-    for layer in request["composition"]["layers"]:
-        if layer["type"] == CONTEXT_LAYER_TYPE:
-            config = layer.get("config") or {}
-            given = json.loads(config) if isinstance(config, str) else config
-            return {key: value for key, value in given.items() if isinstance(value, str)}
-    return {}
 
 
 # The names that the protocol's own examples use.

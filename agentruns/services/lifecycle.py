@@ -15,7 +15,8 @@ from django.db.models.functions import Now
 from agentruns import crashpoints, handoff, secrets
 from agentruns.models.runs import Run, RunEvent, RunStatus
 from agentruns.models.steering import DeferredHandling
-from agentruns.protocol.runs import HISTORY_LAYER_NAME, execution_context
+from agentruns.protocol.execution_context import context_of
+from agentruns.protocol.runs import HISTORY_LAYER_NAME
 from agentruns.services import events, hints
 from agentruns.services.clock import database_now
 from agentruns.services.events import NewEvent
@@ -266,10 +267,17 @@ def _hand_off(run_id: UUID, payload: str, now: datetime) -> None:
             agent_name=run.agent.name if run.agent else "",
             api_key_id=run.api_key_id,
             requester_id=run.requester_id,
-            context=execution_context(json.loads(secrets.unseal(run.request))),
+            context=context_of(_layers(run)),
             payload=payload,
             now=now,
         )
+
+
+def _layers(run: Run) -> list[dict[str, Any]]:
+    # Only a run that asks people is opened a second time; its worker has the key.
+    request = json.loads(secrets.unseal(run.request))
+    layers: list[dict[str, Any]] = request["composition"]["layers"]
+    return layers
 
 
 def due_leases() -> QuerySet[Run]:

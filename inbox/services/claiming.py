@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 from agentruns.services.clock import database_now
 from inbox import permissions
 from inbox.models.tasks import HumanTask, TaskState
-from inbox.services import hints, recording
+from inbox.services import hints, recording, reminding
 from inbox.services.answering import NotAnApprover, TaskNotFound
 
 MAX_COMMENT = 5_000
@@ -65,7 +65,8 @@ def extend(*, task_id: UUID, user_id: int, now: datetime) -> None:
         allowed = _open(task).filter(extended=False, extend_seconds__gt=0)
         put_off = ExpressionWrapper(F("expires_at") + Value(later), output_field=DateTimeField())
         before = {"from": task.expires_at.isoformat(), "seconds": task.extend_seconds}
-        _change(allowed, task, user_id, "extended", before, now, extended=True, expires_at=put_off)
+        changes = reminding.moved_deadline(task, put_off)
+        _change(allowed, task, user_id, "extended", before, now, extended=True, **changes)
 
 
 def comment(*, task_id: UUID, user_id: int, text: str, now: datetime) -> None:

@@ -9,21 +9,15 @@ from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from agentruns import crashpoints
-from agentruns.protocol.ask_human import AskHumanResultAction, AskHumanToolResult
+from agentruns.protocol.ask_human import AskHumanToolResult
 from agentruns.services.cancelling import cancel_session
 from agentruns.services.resuming import resume_run, resume_runs
 from inbox.models.tasks import HumanTask, TaskState
-from inbox.services import hints, recording
+from inbox.services import hints, recording, wording
 
 logger = logging.getLogger(__name__)
 
 BATCH = 100
-TIMEOUT = AskHumanToolResult(
-    status="timeout",
-    action=AskHumanResultAction(id="__timeout", label="Timeout"),
-    message="The human did not respond before the workflow timeout.",
-)
-CANCELLED = AskHumanToolResult(status="cancelled", message="An operator cancelled the question.")
 
 
 class TaskNotOpen(Exception):
@@ -50,25 +44,31 @@ def _expire_batch(now: datetime, limit: int) -> int:
         if connection.features.has_select_for_update_skip_locked:
             # Another sweep, or somebody's answer, is at work on the others.
             due = due.select_for_update(skip_locked=True)
-        found: list[tuple[UUID, UUID | None]] = list(due.values_list("pk", "run_id")[:limit])
+        found = list(due.values_list("pk", "run_id", "language")[:limit])
         if not found:
             return 0
-        ids = [task_id for task_id, _ in found]
-        changed = (
-            _due()
-            .filter(pk__in=ids)
-            .update(state=TaskState.EXPIRED, closed_at=now, result=TIMEOUT.model_dump_json())
-        )
-        if changed != len(ids):
-            raise TaskNotOpen(TaskNotOpen.__doc__)
-        recording.record_all(task_ids=ids, kind="expired", now=now)
+        for language in sorted({row[2] for row in found}):
+            _expire_all([row[:2] for row in found if row[2] == language], language, now)
         hints.tasks_changed()
-        runs = [run_id for _, run_id in found if run_id is not None]
-        resume_runs(run_ids=runs, result=TIMEOUT, now=now)
         crashpoints.reach("expire:before_commit")
     crashpoints.reach("expire:after_commit")
-    logger.info("tasks expired", extra={"action": "tasks_expired", "count": changed})
-    return changed
+    logger.info("tasks expired", extra={"action": "tasks_expired", "count": len(found)})
+    return len(found)
+
+
+def _expire_all(found: list[tuple[UUID, UUID | None]], language: str, now: datetime) -> None:
+    result = wording.timeout(language)
+    ids = [task_id for task_id, _ in found]
+    changed = (
+        _due()
+        .filter(pk__in=ids)
+        .update(state=TaskState.EXPIRED, closed_at=now, result=result.model_dump_json())
+    )
+    if changed != len(ids):
+        raise TaskNotOpen(TaskNotOpen.__doc__)
+    recording.record_all(task_ids=ids, kind="expired", now=now)
+    runs = [run_id for _, run_id in found if run_id is not None]
+    resume_runs(run_ids=runs, result=result, now=now)
 
 
 def _expire_each(now: datetime, limit: int) -> int:
@@ -83,26 +83,33 @@ def _expire_each(now: datetime, limit: int) -> int:
 
 def _expire(task_id: UUID, now: datetime) -> int:
     with transaction.atomic():
+        result = wording.timeout(_language(task_id))
         changed = HumanTask.objects.filter(
             pk=task_id, state=TaskState.OPEN, expires_at__lte=Now()
-        ).update(state=TaskState.EXPIRED, closed_at=now, result=TIMEOUT.model_dump_json())
+        ).update(state=TaskState.EXPIRED, closed_at=now, result=result.model_dump_json())
         if changed:
-            _go_on(task_id, "expired", TIMEOUT, None, now)
+            _go_on(task_id, "expired", result, None, now)
     return changed
 
 
 def cancel_task(*, task_id: UUID, user_id: int, now: datetime) -> None:
     """Withdraw an open question; the agent goes on with `cancelled`. Raises `TaskNotOpen`."""
     with transaction.atomic():
+        result = wording.cancelled(_language(task_id))
         changed = HumanTask.objects.filter(pk=task_id, state=TaskState.OPEN).update(
             state=TaskState.CANCELLED,
             closed_at=now,
             closed_by_id=user_id,
-            result=CANCELLED.model_dump_json(),
+            result=result.model_dump_json(),
         )
         if not changed:
             raise TaskNotOpen(TaskNotOpen.__doc__)
-        _go_on(task_id, "cancelled", CANCELLED, user_id, now)
+        _go_on(task_id, "cancelled", result, user_id, now)
+
+
+def _language(task_id: UUID) -> str:
+    found = HumanTask.objects.filter(pk=task_id).values_list("language", flat=True).first()
+    return found or ""
 
 
 def end_session(*, session_id: UUID, user_id: int | None, now: datetime) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -11,7 +12,6 @@ from django.conf import settings
 from django.contrib.auth.models import Group
 from django.db import connection
 
-from agentruns.protocol.ask_human import AskHumanToolResult
 from agentruns.services.clock import database_now
 from agentruns.services.resuming import resume_run
 from inbox import permissions, routing
@@ -19,23 +19,9 @@ from inbox.models.delivery import Notification
 from inbox.models.routing import RoutingRule
 from inbox.models.tasks import HumanTask, TaskState
 from inbox.search import searchable
-from inbox.services import hints, notifying, recording, results
+from inbox.services import hints, recording, telling, wording
 
 logger = logging.getLogger(__name__)
-
-# Where no rule says how long a claim holds.
-CLAIM_SECONDS = 1800
-NOBODY = "Nobody was available to answer."
-
-
-def rules_in_order() -> list[RoutingRule]:
-    """Return the rules that are asked, one after the other."""
-    return list(RoutingRule.objects.filter(is_active=True).select_related("fallback_group"))
-
-
-def deadline_seconds(rule: RoutingRule | None) -> int:
-    """Return how long people have."""
-    return rule.deadline_seconds if rule else settings.SAYSO_DEFAULT_DEADLINE_SECONDS
 
 
 def open_task(
@@ -46,7 +32,7 @@ def open_task(
     agent_name: str,
     api_key_id: int | None,
     requester_id: int | None,
-    context: dict[str, str],
+    context: Mapping[str, str],
     payload: str,
     now: datetime,
 ) -> None:
@@ -57,66 +43,56 @@ def open_task(
     if not connection.in_atomic_block:
         raise RuntimeError("a task opens in the transaction that ends the run")
     call = json.loads(payload)
-    asked = routing.Asked(
-        agent_id=agent_id,
-        api_key_id=api_key_id,
-        requester_id=requester_id,
-        context=context,
-        urgency=call["args"]["urgency"],
-    )
-    rule = routing.choose(rules_in_order(), asked)
+    args = call["args"]
+    asked = routing.Asked(agent_id, api_key_id, args["urgency"], context)
+    rule = routing.choose(RoutingRule.objects.filter(is_active=True), asked)
     task = HumanTask.objects.create(
         run_id=run_id,
         session_id=session_id,
         agent_name=agent_name,
         tool_call_id=call["tool_call_id"],
-        title=(call["args"]["title"] or "")[:200],
-        question=call["args"]["question"],
-        urgency=asked.urgency,
-        search=searchable([call["args"]["title"] or "", call["args"]["question"], agent_name]),
+        title=(args["title"] or "")[:200],
+        question=args["question"],
+        urgency=args["urgency"],
+        search=searchable([args["title"] or "", args["question"], agent_name]),
         payload=payload,
         digest=hashlib.sha256(payload.encode()).hexdigest(),
         rule=rule,
         requester_id=requester_id,
         opened_at=now,
-        **_terms(rule),
+        **_pinned(rule),
     )
-    met = _address(task, rule)
-    recording.record(task_id=task.pk, kind="opened", data=_said(task), now=now)
+    can_be_met = _address(task, rule)
+    data = {"digest": task.digest, **({"fallback": True} if task.fallback else {})}
+    recording.record(task_id=task.pk, kind="opened", data=data, now=now)
     extra = {"action": "task_opened", "task_id": str(task.pk), "run_id": str(run_id)}
     logger.info("task opened", extra=extra)
     hints.tasks_changed()
-    if met:
-        notifying.tell(task, Notification.Kind.OPENED, moment=now)
+    if can_be_met:
+        telling.tell(task, kind=Notification.Kind.OPENED, moment=now)
     else:
         _nobody(task, now)
 
 
-def _terms(rule: RoutingRule | None) -> dict[str, Any]:
-    """What holds for the task from now on, whatever becomes of the rule."""
-    seconds = deadline_seconds(rule)
-    terms = {
-        "expires_at": database_now(plus=timedelta(seconds=seconds)),
-        "claim_seconds": rule.claim_seconds if rule else CLAIM_SECONDS,
-    }
-    if rule is None:
-        return terms
-    reminders = sorted((s for s in rule.reminder_seconds if s < seconds), reverse=True)
-    first = database_now(plus=timedelta(seconds=seconds - reminders[0])) if reminders else None
+def _pinned(rule: RoutingRule | None) -> dict[str, Any]:
+    """What later changes of the rule don't touch."""
+    terms = routing.terms(rule, default_deadline=settings.SAYSO_DEFAULT_DEADLINE_SECONDS)
+    first = terms.deadline_seconds - terms.reminders[0] if terms.reminders else None
     return {
-        **terms,
-        "requester_may_answer": rule.requester_may_answer,
-        "extend_seconds": rule.extend_seconds,
-        "quorum": rule.quorum,
-        "differing_vote": rule.differing_vote,
-        "language": rule.language,
-        "reminders": json.dumps(reminders),
-        "next_reminder_at": first,
+        "requester_may_answer": terms.requester_may_answer,
+        "claim_seconds": terms.claim_seconds,
+        "extend_seconds": terms.extend_seconds,
+        "quorum": terms.quorum,
+        "differing_vote": terms.differing_vote,
+        "language": terms.language,
+        "expires_at": database_now(plus=timedelta(seconds=terms.deadline_seconds)),
+        "reminders": json.dumps(terms.reminders),
+        "next_reminder_at": None if first is None else database_now(plus=timedelta(seconds=first)),
     }
 
 
 def _address(task: HumanTask, rule: RoutingRule | None) -> bool:
-    """Name who is asked; return whether they can answer."""
+    """Ask the rule's people, or its fallback group in their place; return whether they can."""
     if rule is None:
         task.groups.set(Group.objects.filter(name=permissions.DEFAULT_GROUP))
         return permissions.can_be_met(task)
@@ -124,31 +100,24 @@ def _address(task: HumanTask, rule: RoutingRule | None) -> bool:
     task.users.set(rule.users.all())
     if permissions.can_be_met(task):
         return True
-    if rule.fallback_group is None:
-        return False
-    task.groups.set([rule.fallback_group])
+    return rule.fallback_group_id is not None and _fall_back(task, rule.fallback_group_id)
+
+
+def _fall_back(task: HumanTask, group_id: int) -> bool:
+    task.groups.set([group_id])
     task.users.clear()
     task.fallback = True
-    task.save(update_fields=["fallback"])
+    HumanTask.objects.filter(pk=task.pk).update(fallback=True)
     return permissions.can_be_met(task)
 
 
-def _said(task: HumanTask) -> dict[str, Any]:
-    """Who is asked for what, for the audit."""
-    return {
-        "digest": task.digest,
-        "rule": task.rule_id,
-        "groups": sorted(task.groups.values_list("pk", flat=True)),
-        "users": sorted(task.users.values_list("pk", flat=True)),
-        "fallback": task.fallback,
-        "quorum": task.quorum,
-    }
-
-
 def _nobody(task: HumanTask, now: datetime) -> None:
-    result = AskHumanToolResult(status="unavailable", message=results.said(NOBODY, task.language))
+    result = wording.unavailable(task.language)
     HumanTask.objects.filter(pk=task.pk, state=TaskState.OPEN).update(
-        state=TaskState.UNAVAILABLE, closed_at=now, result=result.model_dump_json()
+        state=TaskState.UNAVAILABLE,
+        closed_at=now,
+        next_reminder_at=None,
+        result=result.model_dump_json(),
     )
     recording.record(task_id=task.pk, kind="unavailable", now=now)
     if task.run_id is not None:

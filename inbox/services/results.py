@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.utils import translation
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_noop, ngettext
+from django.utils.translation import ngettext
 
 from agentruns.protocol.ask_human import (
     AskHumanAction,
@@ -18,10 +17,7 @@ from agentruns.protocol.ask_human import (
     AskHumanToolArgs,
     AskHumanToolResult,
 )
-
-# Said by services that end a task in another way.
-gettext_noop("Nobody was available to answer.")
-gettext_noop("An operator cancelled the question.")
+from inbox.services import wording
 
 
 @dataclass(frozen=True)
@@ -33,18 +29,12 @@ class Answer:
     note: str = ""
 
 
-def said(text: str, language: str) -> str:
-    """Return a fixed text in the task's language."""
-    with translation.override(language or "en"):
-        return _(text)
-
-
 def submitted(
     args: AskHumanToolArgs, answer: Answer, *, language: str, votes: Sequence[Answer] = ()
 ) -> AskHumanToolResult:
     """Return the result of an answer; `votes` are all of those that led to it, itself the last."""
     agreed = sum(vote.action.id == answer.action.id for vote in votes) or 1
-    with translation.override(language or "en"):
+    with wording.spoken(language):
         return AskHumanToolResult(
             status="submitted",
             action=AskHumanResultAction(id=answer.action.id, label=answer.action.label),
@@ -58,7 +48,7 @@ def disagreed(
     args: AskHumanToolArgs, *, language: str, votes: Sequence[Answer]
 ) -> AskHumanToolResult:
     """Return the result of people who did not choose the same, where the rule ends it then."""
-    with translation.override(language or "en"):
+    with wording.spoken(language):
         return AskHumanToolResult(
             status="cancelled",
             message=_("The approvers disagreed, and the question was cancelled."),

@@ -1,5 +1,7 @@
 """A person's own page: language, zone, keyboard, mail, and who answers while they are away."""
 
+from typing import Any
+
 from django import forms
 from django.conf import settings
 from django.contrib import messages
@@ -27,8 +29,14 @@ class ProfileForm(forms.ModelForm):  # type: ignore[type-arg]
             "language": gettext_lazy("Language"),
             "time_zone": gettext_lazy("Time zone"),
             "shortcuts": gettext_lazy("Single-key shortcuts"),
-            "mail": gettext_lazy("Mail about questions"),
+            "mail": gettext_lazy("Mails about questions"),
         }
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not settings.EMAIL_HOST:
+            # Not asked where no mail is sent: what somebody chose before stays.
+            del self.fields["mail"]
 
     def clean_time_zone(self) -> str:
         name = str(self.cleaned_data["time_zone"])
@@ -55,7 +63,7 @@ def profile(request: HttpRequest) -> HttpResponse:
         "form": form,
         "zones": sorted(known_zones()),
         "own": own,
-        "sends_mail": bool(settings.EMAIL_HOST),
+        "can_mail": bool(settings.EMAIL_HOST),
         "may_be_away": permissions.approvers().filter(pk=person(request).pk).exists(),
         "away": AwayForm(person(request)),
         "delegations": delegations(person(request)),

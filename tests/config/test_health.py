@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from agentruns.models.runs import SweepMark
 from agentruns.services import sweeps
-from inbox.tasks import expire_due, remind
+from inbox.tasks import expire_due, remind_due
 
 
 def test_healthz_touches_no_database() -> None:
@@ -36,7 +36,7 @@ def test_readyz_says_how_long_ago_each_sweep_ended() -> None:
     assert degraded["seconds_since_sweep"]["agentruns.sweep"] < 30
     assert degraded["seconds_since_sweep"]["inbox.expire_due"] is None
     expire_due()
-    remind()
+    remind_due()
     ready = Client().get("/readyz").json()
     assert (ready["status"], ready["broker"]) == ("ok", "embedded")
 
@@ -45,7 +45,7 @@ def test_readyz_says_how_long_ago_each_sweep_ended() -> None:
 def test_a_monitor_hears_of_sweeps_that_stopped_and_a_load_balancer_does_not() -> None:
     sweeps.sweep(now=datetime.now(UTC))
     expire_due()
-    remind()
+    remind_due()
     SweepMark.objects.update(at=datetime.now(UTC) - timedelta(minutes=5))
     assert Client().get("/readyz").status_code == 200
     assert Client().get("/readyz?strict=1").status_code == 503

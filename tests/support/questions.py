@@ -1,6 +1,7 @@
 """A question that tests ask, and the run that asked it."""
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -31,11 +32,18 @@ CALL = json.dumps(
 )
 
 
-def ask(call: str = CALL, *, requester_id: int | None = None, agent_id: int | None = None) -> UUID:
+def ask(
+    call: str = CALL,
+    *,
+    requester_id: int | None = None,
+    agent_id: int | None = None,
+    api_key_id: int | None = None,
+    layers: Sequence[dict[str, object]] = (),
+) -> UUID:
     """Return the id of a run that ended with `call`."""
     run_id = creating.create_run(
-        request=json.dumps({"composition": {"layers": []}}),
-        api_key_id=None,
+        request=json.dumps({"composition": {"layers": list(layers)}}),
+        api_key_id=api_key_id,
         requester_id=requester_id,
         agent_id=agent_id,
         deferred_handling="inbox",

@@ -1,0 +1,25 @@
+"""Who is told of a question by mail: written with the change that it tells of, sent afterwards."""
+
+from datetime import datetime
+
+from django.conf import settings
+from django.db.models.functions import Now
+
+from inbox import permissions
+from inbox.models.delivery import Notification
+from inbox.models.tasks import HumanTask
+
+
+def tell(task: HumanTask, *, kind: Notification.Kind, moment: datetime) -> int:
+    """Write a notification for everybody who is asked and has not voted; return how many.
+
+    Runs in the caller's transaction. Without a mail server nothing is written.
+    """
+    if not settings.EMAIL_HOST:
+        return 0
+    people = permissions.asked_people(task).exclude(pk__in=task.votes.values("user"))
+    rows = [
+        Notification(task=task, user_id=user_id, kind=kind, moment=moment, due_at=Now())
+        for user_id in people.values_list("pk", flat=True)
+    ]
+    return len(Notification.objects.bulk_create(rows))
