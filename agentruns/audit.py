@@ -8,7 +8,8 @@ the chain still holds.
 import hashlib
 import json
 import secrets
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, ClassVar
 
 from django.conf import settings
 from django.db import models
@@ -25,8 +26,28 @@ class Subject(models.TextChoices):
     MEMBERSHIP = "membership"
 
 
+class AppendOnlyError(TypeError):
+    """What is recorded stays as it was recorded."""
+
+
+class AppendOnlyQuerySet(models.QuerySet[Any]):
+    """Rows are added and read; nothing here changes or removes one."""
+
+    def update(self, **kwargs: Any) -> int:
+        raise AppendOnlyError(AppendOnlyError.__doc__)
+
+    def delete(self) -> tuple[int, dict[str, int]]:
+        raise AppendOnlyError(AppendOnlyError.__doc__)
+
+    def bulk_update(self, *args: Any, **kwargs: Any) -> int:
+        raise AppendOnlyError(AppendOnlyError.__doc__)
+
+
 class ChainedEvent(models.Model):
     """One link; append-only. `link` fills in the digests."""
+
+    # The fields that name the chain.
+    CHAIN: ClassVar[tuple[str, ...]]
 
     # 1, 2, 3 … within its chain.
     number = models.PositiveIntegerField()
@@ -40,12 +61,19 @@ class ChainedEvent(models.Model):
     digest = models.CharField(max_length=64)
     created_at = models.DateTimeField()
 
+    objects = AppendOnlyQuerySet.as_manager()
+
     class Meta:
         abstract = True
 
     def chain(self) -> str:
         """Return the name of the chain that this is a link of."""
         raise NotImplementedError
+
+    @classmethod
+    def counts(cls) -> Iterable[tuple[str, int]]:
+        """Return (chain, number of its events), where that is kept beside the events."""
+        return ()
 
     def sealed(self) -> list[Any]:
         """Return what the digest covers beside the fields above, as JSON values."""
@@ -72,3 +100,8 @@ def digest(event: ChainedEvent, *, after: str) -> str:
         *event.sealed(),
     ]
     return hashlib.sha256(json.dumps(covered).encode()).hexdigest()
+
+
+def is_erased(event: ChainedEvent) -> bool:
+    """Whether the content was taken out, salt and all; the chain holds without it."""
+    return event.data == "" and event.salt == ""

@@ -7,7 +7,7 @@ from celery import shared_task
 from celery.exceptions import Reject
 
 from agentruns import worker
-from agentruns.services import sweeps
+from agentruns.services import proving, sweeps
 
 
 @shared_task(name="agentruns.execute_run")
@@ -22,3 +22,8 @@ def execute_run(run_id: str) -> None:
 @shared_task(name="agentruns.sweep")
 def sweep() -> None:
     sweeps.sweep(now=datetime.now(UTC))
+
+
+@shared_task(name="agentruns.seal")
+def seal() -> None:
+    proving.seal(now=datetime.now(UTC))

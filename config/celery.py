@@ -31,15 +31,18 @@ SWEEP_QUEUE = "sweeps"
 
 # Talks to a mail server, which may be slow: not in the queue of the sweeps, nor in beat's thread.
 MAIL = "inbox.deliver_due"
+SEAL = "agentruns.seal"
 
 # Expiring messages: a worker that comes back after hours must not meet hours of ticks.
 SCHEDULE: dict[str, dict[str, Any]] = {
     "agentruns.sweep": {"task": "agentruns.sweep", "schedule": 5.0, "options": {"expires": 15}},
     "inbox.expire_due": {"task": "inbox.expire_due", "schedule": 1.0, "options": {"expires": 5}},
     "inbox.remind_due": {"task": "inbox.remind_due", "schedule": 2.0, "options": {"expires": 10}},
+    SEAL: {"task": SEAL, "schedule": 60.0, "options": {"expires": 15}},
     MAIL: {"task": MAIL, "schedule": 5.0, "options": {"expires": 15}},
 }
-SWEEPS = tuple(name for name in SCHEDULE if name != MAIL)
+# Each of these comes to its end every few seconds, or something is wrong.
+SWEEPS = tuple(name for name in SCHEDULE if name not in (MAIL, SEAL))
 
 
 def broker_settings(env: Env) -> dict[str, Any]:
@@ -80,7 +83,7 @@ app.conf.update(
     task_default_queue=RUN_QUEUE,
     task_default_exchange=EXCHANGE.name,
     task_default_routing_key=RUN_QUEUE,
-    task_routes={name: {"queue": SWEEP_QUEUE} for name in SWEEPS},
+    task_routes={name: {"queue": SWEEP_QUEUE} for name in SCHEDULE if name != MAIL},
     worker_prefetch_multiplier=1,
     worker_concurrency=get_env().worker_concurrency,
     worker_pool="threads",

@@ -68,6 +68,7 @@ class Env(BaseSettings):
     stop_grace: int = Field(10, ge=0)
     metrics_token: SecretStr | None = None
     crash_at: str = ""
+    audit_file: Path | None = None
 
     smtp_url: SecretStr | None = None
     mail_from: str = "sayso@localhost"
@@ -93,10 +94,10 @@ class Env(BaseSettings):
             return value
         return tuple(part.strip() for part in value.split(",") if part.strip())
 
-    @field_validator("home")
+    @field_validator("home", "audit_file")
     @classmethod
-    def _absolute(cls, value: Path) -> Path:
-        return value.expanduser().resolve()
+    def _absolute(cls, value: Path | None) -> Path | None:
+        return value and value.expanduser().resolve()
 
     @field_validator("base_url")
     @classmethod

@@ -217,5 +217,8 @@ SAYSO_RETENTION_DAYS: int = ENV.retention_days
 SAYSO_STOP_GRACE: int = ENV.stop_grace
 SAYSO_METRICS_TOKEN: str = ENV.metrics_token.get_secret_value() if ENV.metrics_token else ""
 SAYSO_CRASH_AT: str = ENV.crash_at
+SAYSO_AUDIT_FILE: Path | None = ENV.audit_file or (
+    ENV.home / "audit.jsonl" if ENV.embedded else None
+)
 
 LOGGING = logging_config(level=ENV.log_level, as_json=ENV.log_json)

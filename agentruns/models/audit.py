@@ -2,11 +2,13 @@
 
 from django.db import models
 
-from agentruns.audit import ChainedEvent, Subject
+from agentruns.audit import AppendOnlyQuerySet, ChainedEvent, Subject
 
 
 class SteeringEvent(ChainedEvent):
     """A change of what steers: `data` is {"before": {field: value}, "after": {…}}, what changed."""
+
+    CHAIN = ("subject", "subject_id")
 
     subject = models.CharField(max_length=12, choices=Subject.choices)
     subject_id = models.CharField(max_length=40)
@@ -33,6 +35,8 @@ class AuditCheckpoint(models.Model):
     at = models.DateTimeField()
     body = models.TextField()
     mac = models.CharField(max_length=64)
+
+    objects = AppendOnlyQuerySet.as_manager()
 
     def __str__(self) -> str:
         return f"checkpoint of {self.at}"

@@ -8,6 +8,7 @@ from django.db import models
 from django.utils import timezone
 from pydantic import ValidationError as Malformed
 
+from agentruns.audit import AppendOnlyQuerySet
 from agentruns.protocol.ask_human import HARD_CAPS, AskHumanLayerConfig
 
 
@@ -132,6 +133,8 @@ class AgentVersion(models.Model):
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+"
     )
+
+    objects = AppendOnlyQuerySet.as_manager()
 
     class Meta:
         ordering = ["-number"]

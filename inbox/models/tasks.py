@@ -1,6 +1,7 @@
 """Human tasks and their history."""
 
 import uuid
+from collections.abc import Iterable
 from typing import Any
 
 from django.conf import settings
@@ -8,7 +9,7 @@ from django.contrib.auth.models import Group
 from django.db import models
 from django.db.models import Q
 
-from agentruns.audit import ChainedEvent
+from agentruns.audit import AppendOnlyQuerySet, ChainedEvent
 from inbox.models.routing import DifferingVote
 
 
@@ -130,6 +131,8 @@ class HumanTask(models.Model):
 class TaskEvent(ChainedEvent):
     """The audit of one task, append-only."""
 
+    CHAIN = ("task_id",)
+
     task = models.ForeignKey(HumanTask, models.PROTECT, related_name="history")
     # Whom the actor stood in for.
     on_behalf_of = models.ForeignKey(
@@ -145,6 +148,11 @@ class TaskEvent(ChainedEvent):
 
     def chain(self) -> str:
         return f"task:{self.task_id}"
+
+    @classmethod
+    def counts(cls) -> Iterable[tuple[str, int]]:
+        rows = HumanTask.objects.values_list("pk", "event_count")
+        return ((f"task:{pk}", count) for pk, count in rows.iterator())
 
     def sealed(self) -> list[Any]:
         return [self.on_behalf_of_id]
@@ -164,6 +172,8 @@ class Vote(models.Model):
     note = models.TextField(default="", blank=True)
     answer_digest = models.CharField(max_length=64, default="")
     created_at = models.DateTimeField()
+
+    objects = AppendOnlyQuerySet.as_manager()
 
     class Meta:
         ordering = ["id"]

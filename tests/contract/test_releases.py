@@ -15,7 +15,7 @@ from django.test import Client
 
 from agentruns import queries, worker
 from agentruns.models.runs import Run, RunStatus
-from agentruns.services import resuming
+from agentruns.services import proving, resuming
 from config.env import BASE_DIR
 from inbox.models.tasks import HumanTask, TaskState
 from inbox.services import answering, ending
@@ -105,6 +105,12 @@ def test_a_failed_run_is_tried_again() -> None:
     retry = resuming.retry_run(run_id=failed.id, now=datetime.now(UTC))
     worker.execute(retry)
     assert Run.objects.get(id=retry).error == "kaboom"
+
+
+def test_its_history_is_chained_and_whole() -> None:
+    report = proving.verify()
+    assert report.faults == []
+    assert report.events >= HumanTask.objects.count() > 0
 
 
 def test_events_are_listed_in_order_with_their_data() -> None:
