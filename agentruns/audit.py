@@ -24,6 +24,8 @@ class Subject(models.TextChoices):
     RULE = "rule"
     DELEGATION = "delegation"
     MEMBERSHIP = "membership"
+    # What operators did to it.
+    RUN = "run"
 
 
 class AppendOnlyError(TypeError):

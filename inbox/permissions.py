@@ -82,15 +82,10 @@ def stands_in(user: User, task: HumanTask) -> list[User]:
 
 
 def possible_votes(task: HumanTask) -> int:
-    """Return how many different people can vote: those who are there, and one for each absent
-    person whose delegate, at the end of the chain, is nobody of the others."""
-    standing = in_force.now()
+    """Return how many different people can vote, counting a delegate once."""
     direct = set(_direct(task).values_list("pk", flat=True))
-    away = {one for one in direct if one in standing.delegates}
-    stand_ins = {standing.chain(one)[-1] for one in away} - direct
-    if not task.requester_may_answer:
-        stand_ins.discard(task.requester_id or 0)
-    return len(direct - away) + len(stand_ins)
+    excluded = None if task.requester_may_answer else task.requester_id
+    return in_force.now().possible_votes(direct, excluded=excluded)
 
 
 def can_be_met(task: HumanTask) -> bool:

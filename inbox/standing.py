@@ -33,6 +33,17 @@ class Standing:
             found.append(user_id)
         return found
 
+    def possible_votes(self, direct: set[int], *, excluded: int | None) -> int:
+        """Return how many different people can vote of those who are asked directly.
+
+        Those who are there, and one for each absent person whose delegate, at the end of the chain,
+        is nobody of the others; `excluded` is the requester, who may not answer.
+        """
+        direct = direct - {excluded}
+        away = direct & set(self.delegates)
+        stand_ins = {self.chain(one)[-1] for one in away} - direct - {excluded}
+        return len(direct - away) + len(stand_ins)
+
 
 def now() -> Standing:
     """Return what is in force by the database's clock, of people who are active."""

@@ -120,6 +120,7 @@ class Migration(migrations.Migration):
                             ("rule", "Rule"),
                             ("delegation", "Delegation"),
                             ("membership", "Membership"),
+                            ("run", "Run"),
                         ],
                         max_length=12,
                     ),

@@ -1,37 +1,150 @@
-"""Human tasks and their history: for reading, and for withdrawing a question."""
+"""Human tasks and their history: for reading, and for putting things right."""
 
 from datetime import UTC, datetime
+from typing import Any
 
-from django.contrib import admin, messages
-from django.db.models import QuerySet
+from django import forms
+from django.contrib import admin
+from django.contrib.auth.models import Group, User
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
+from agentruns.admin.acting import Act, ActingAdmin, Refused
 from agentruns.admin.base import ReadOnlyAdmin, pretty
-from inbox.models.tasks import HumanTask, TaskEvent
+from agentruns.admin.runs import CappedPaginator
+from inbox.admin.runs import end_session
+from inbox.models.tasks import HumanTask, TaskEvent, TaskState
 from inbox.rendering.text import reveal
-from inbox.services import ending
+from inbox.services import ending, steering
+
+MAY_CHANGE = "inbox.change_humantask"
+
+
+class ExtendForm(forms.Form):
+    """By how much."""
+
+    hours = forms.FloatField(min_value=0.01, max_value=8760, initial=24, label="Hours more")
+
+
+class ReassignForm(forms.Form):
+    """Who is asked in place of those who were."""
+
+    groups = forms.ModelMultipleChoiceField(Group.objects.order_by("name"), required=False)
+    users = forms.ModelMultipleChoiceField(
+        User.objects.filter(is_active=True).order_by("username"), required=False
+    )
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or {}
+        if not self.errors and not cleaned["groups"] and not cleaned["users"]:
+            raise forms.ValidationError("Choose a group or a person.")
+        return cleaned
+
+
+def _by(request: HttpRequest) -> dict[str, Any]:
+    return {"user_id": int(request.user.pk or 0), "now": datetime.now(UTC)}
+
+
+def _withdraw(request: HttpRequest, task: HumanTask, answers: dict[str, Any]) -> str:
+    try:
+        ending.cancel_task(task_id=task.pk, **_by(request))
+    except ending.TaskNotOpen as error:
+        raise Refused(str(error)) from error
+    return f"{task}: withdrawn; the agent goes on without an answer."
+
+
+def _extend(request: HttpRequest, task: HumanTask, answers: dict[str, Any]) -> str:
+    seconds = round(answers["hours"] * 3600)
+    try:
+        steering.extend_deadline(task_id=task.pk, seconds=seconds, **_by(request))
+    except (steering.NotOpen, steering.BadTime) as error:
+        raise Refused(str(error)) from error
+    return f"{task}: the deadline was put off."
+
+
+def _reassign(request: HttpRequest, task: HumanTask, answers: dict[str, Any]) -> str:
+    groups = [group.pk for group in answers["groups"]]
+    users = [user.pk for user in answers["users"]]
+    try:
+        steering.reassign(task_id=task.pk, groups=groups, users=users, **_by(request))
+    except (steering.NotOpen, steering.NobodyCanAnswer) as error:
+        raise Refused(str(error)) from error
+    return f"{task}: other people are asked now."
+
+
+def _is_open(task: HumanTask) -> bool:
+    return task.state == TaskState.OPEN
+
+
+ACTS = (
+    Act(
+        "reassign",
+        "Ask other people",
+        "These people are asked in place of those who were; votes that were cast stay.",
+        MAY_CHANGE,
+        _reassign,
+        ReassignForm,
+        _is_open,
+    ),
+    Act(
+        "extend",
+        "Put the deadline off",
+        "The deadline moves by so much, and reminders with it.",
+        MAY_CHANGE,
+        _extend,
+        ExtendForm,
+        _is_open,
+    ),
+    Act(
+        "withdraw",
+        "Withdraw",
+        "The question closes without an answer, and the agent goes on with that.",
+        MAY_CHANGE,
+        _withdraw,
+        None,
+        _is_open,
+    ),
+    Act(
+        "end_session",
+        "End the session",
+        "The question closes, every run of its session is cancelled, and nothing goes on.",
+        "agentruns.change_run",
+        end_session,
+        None,
+        _is_open,
+    ),
+)
 
 
 @admin.register(HumanTask)
-class HumanTaskAdmin(ReadOnlyAdmin):
+class HumanTaskAdmin(ActingAdmin):
     list_display = ("shown", "state", "agent_name", "urgency", "expires_at", "closed_by")
     list_filter = ("state", "urgency")
     list_select_related = ("closed_by",)
+    list_per_page = 50
     search_fields = ("title", "question", "id")
+    paginator = CappedPaginator
     ordering = ("-opened_at",)
-    actions = ("withdraw",)
+    acts = ACTS
+    change_form_template = "admin/inbox/task_page.html"
     fields = (
         *("shown", "state", "agent_name", "urgency", "run", "session_id", "requester", "rule"),
-        *("opened_at", "expires_at", "claimed_by", "claim_expires_at", "closed_at", "closed_by"),
+        *("asked", "fallback", "quorum", "vote_count", "opened_at", "expires_at"),
+        *("claimed_by", "claim_expires_at", "closed_at", "closed_by"),
         *("request", "answer", "digest"),
     )
-    readonly_fields = ("shown", "request", "answer")
+    readonly_fields = ("shown", "asked", "request", "answer")
 
     @admin.display(description="question")
     def shown(self, task: HumanTask) -> SafeString:
         """What the model wrote, with hidden characters as marks."""
         return reveal(task.title or task.question[:80])
+
+    @admin.display(description="who is asked")
+    def asked(self, task: HumanTask) -> str:
+        names = [*task.groups.values_list("name", flat=True)]
+        names += task.users.values_list("username", flat=True)
+        return ", ".join(names) or "nobody"
 
     @admin.display(description="request")
     def request(self, task: HumanTask) -> str:
@@ -41,27 +154,31 @@ class HumanTaskAdmin(ReadOnlyAdmin):
     def answer(self, task: HumanTask) -> str:
         return pretty(task.result)
 
-    def has_withdraw_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("inbox.change_humantask")
-
-    @admin.action(description="Withdraw the selected questions", permissions=["withdraw"])
-    def withdraw(self, request: HttpRequest, queryset: QuerySet[HumanTask]) -> None:
-        ended = 0
-        for task in queryset:
-            try:
-                ending.cancel_task(
-                    task_id=task.pk, user_id=int(request.user.pk or 0), now=datetime.now(UTC)
-                )
-                ended += 1
-            except ending.TaskNotOpen:
-                messages.warning(request, f"{task.pk} had ended before.")
-        messages.success(request, f"{ended} withdrawn.")
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> Any:
+        task = self.get_object(request, object_id)
+        more: dict[str, Any] = {}
+        if task is not None:
+            history = task.history.select_related("actor", "on_behalf_of", "api_key")
+            votes = task.votes.select_related("user", "counts_for")
+            more = {
+                "acts": self.fitting(request, task),
+                "history": [(event, pretty(event.data)) for event in history],
+                "votes": list(votes),
+            }
+        return super().change_view(request, object_id, form_url, {**more, **(extra_context or {})})
 
 
 @admin.register(TaskEvent)
 class TaskEventAdmin(ReadOnlyAdmin):
-    list_display = ("task_id", "type", "actor", "created_at")
+    list_display = ("task_id", "number", "type", "actor", "on_behalf_of", "created_at")
     list_filter = ("type",)
-    list_select_related = ("actor",)
+    list_select_related = ("actor", "on_behalf_of")
     search_fields = ("task__id",)
+    paginator = CappedPaginator
     ordering = ("-id",)

@@ -128,7 +128,7 @@ def test_an_operator_withdraws_a_question(task: HumanTask) -> None:
     operator.user_permissions.set(Permission.objects.filter(codename__in=wanted))
     client = Client()
     client.force_login(operator)
-    form = {"action": "withdraw", "_selected_action": [str(task.pk)]}
+    form = {"action": "withdraw", "_selected_action": [str(task.pk)], "confirmed": "1"}
     client.post(reverse("admin:inbox_humantask_changelist"), form)
     task.refresh_from_db()
     assert (task.state, task.closed_by) == (TaskState.CANCELLED, operator)
