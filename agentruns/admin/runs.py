@@ -95,7 +95,7 @@ RETRY = Act(
 @admin.register(Run)
 class RunAdmin(ActingAdmin):
     list_display: tuple[str, ...] = (
-        *("id", "status", "agent", "requester", "api_key", "created_at", "took"),
+        *("short", "status", "agent", "requester", "api_key", "created_at", "took"),
     )
     list_filter: ClassVar[tuple[Any, ...]] = ("status", AgeFilter, "agent", "api_key")
     list_select_related: ClassVar[tuple[str, ...]] = ("agent", "requester", "api_key")
@@ -107,6 +107,10 @@ class RunAdmin(ActingAdmin):
     acts: tuple[Act, ...] = (CANCEL, RETRY)
     change_list_template = "admin/agentruns/run/change_list.html"
     page_template = "admin/agentruns/run/page.html"
+
+    @admin.display(description="run", ordering="id")
+    def short(self, run: Run) -> str:
+        return str(run.pk)[:8]
 
     @admin.display(description="took")
     def took(self, run: Run) -> str:

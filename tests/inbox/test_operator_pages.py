@@ -154,8 +154,8 @@ def test_the_list_narrows_by_age(operator: Client, age: str) -> None:
 def test_the_list_finds_runs_by_the_beginning_of_an_id(operator: Client) -> None:
     run_id, other = ask(), ask()
     shown = operator.get(reverse(LIST), {"q": str(run_id)[:10]}).text
-    assert str(run_id) in shown
-    assert str(other) not in shown
+    assert str(run_id)[:8] in shown
+    assert str(other)[:8] not in shown
     assert str(run_id) not in operator.get(reverse(LIST), {"q": "zz' OR 1=1"}).text
 
 

@@ -21,7 +21,7 @@ from inbox.models.routing import RoutingRule
 PEOPLE = ("admin", "operator", "approver", "approver2", "outsider")
 # Operators watch and steer, approvers answer; both may start an agent.
 OPERATORS = (
-    *("view_agent", "view_run", "view_runevent", "add_run"),
+    *("view_agent", "view_run", "view_runevent", "add_run", "change_run"),
     *("view_humantask", "change_humantask", "view_taskevent", "view_routingrule"),
 )
 
