@@ -5,12 +5,16 @@ import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
 from django.db.models import Model
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 from django.utils import timezone
 from django.utils.html import format_html
 
 from agentruns.audit import Subject
+from agentruns.models.audit import SteeringEvent
 from agentruns.services import auditing
 
 # Django's classes take no type arguments at run time.
@@ -46,7 +50,7 @@ class AuditedAdmin(AnyAdmin):
         super().save_model(request, obj, form, change)
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        self._record(request, obj.pk, "deleted", auditing.state_of(obj), {})
+        self._record(request, self.key_of(obj), "deleted", auditing.state_of(obj), {})
         super().delete_model(request, obj)
 
     def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
@@ -55,12 +59,40 @@ class AuditedAdmin(AnyAdmin):
 
     # Django calls these two once everything is stored, many-to-many fields included.
     def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
-        self._record(request, obj.pk, "created", {}, self._stored(obj.pk))
+        self._record(request, self.key_of(obj), "created", {}, self._stored(obj.pk))
         return super().log_addition(request, obj, message)
 
     def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
-        self._record(request, obj.pk, "changed", self._before(request), self._stored(obj.pk))
+        self._record(
+            request, self.key_of(obj), "changed", self._before(request), self._stored(obj.pk)
+        )
         return super().log_change(request, obj, message)
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: Any = None
+    ) -> HttpResponse:
+        """Who changed what, and when: each field before and after."""
+        thing = self.get_object(request, object_id)
+        if thing is None:
+            raise Http404
+        if not self.has_view_permission(request, thing):
+            raise PermissionDenied
+        chain = SteeringEvent.objects.filter(subject=self.subject, subject_id=self.key_of(thing))
+        pages = Paginator(chain.select_related("actor", "api_key").order_by("-number"), 50)
+        page = pages.get_page(request.GET.get("p"))
+        context = {
+            **self.admin_site.each_context(request),
+            "opts": self.model._meta,
+            "original": thing,
+            "title": f"History of {thing}",
+            "page": page,
+            "events": [(event, changed_fields(event.data)) for event in page],
+        }
+        return TemplateResponse(request, "admin/audit_history.html", context)
+
+    def key_of(self, thing: Any) -> str:
+        """Return the thing's id in its chain."""
+        return str(thing.pk)
 
     def _remember(self, request: HttpRequest, obj: Any) -> None:
         before = self._stored(obj.pk) if obj.pk is not None else {}
@@ -90,6 +122,24 @@ class AuditedAdmin(AnyAdmin):
             before=before,
             after=after,
         )
+
+
+def changed_fields(data: str) -> list[tuple[str, str, str]]:
+    """Return (field, before, after) of a steering event, for reading; erased ones have none."""
+    found = json.loads(data) if data else {}
+    before, after = found.get("before", {}), found.get("after", {})
+    return [
+        (name, _readable(before.get(name)), _readable(after.get(name)))
+        for name in {**before, **after}
+    ]
+
+
+def _readable(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return with_escapes(value)
+    return with_escapes(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def pretty(text: str | None) -> str:

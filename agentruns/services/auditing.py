@@ -11,7 +11,9 @@ from agentruns.audit import Subject
 from agentruns.models.audit import SteeringEvent
 
 # Not worth a line, or nobody's to read.
-UNSAID = frozenset({"id", "updated_at", "last_used_at", "digest", "version"})
+UNSAID = frozenset(
+    {"id", "updated_at", "last_used_at", "digest", "version", "password", "last_login"}
+)
 TRIES = 5
 
 

@@ -42,6 +42,7 @@ def create_run(
     deferred_handling: str,
     now: datetime,
     agent_id: int | None = None,
+    agent_version: int | None = None,
     idempotency_key: str | None = None,
     session_id: UUID | None = None,
     limits: dict[str, Any] | None = None,
@@ -68,6 +69,7 @@ def create_run(
         api_key_id=api_key_id,
         requester_id=requester_id,
         agent_id=agent_id,
+        agent_version=agent_version,
         deferred_handling=deferred_handling,
         idempotency_key=idempotency_key,
         request_digest=digest(request),
@@ -162,6 +164,7 @@ def start_agent(
         deferred_handling="client" if "client" in both else DeferredHandling.INBOX,
         now=now,
         agent_id=agent.pk,
+        agent_version=agent.version,
     )
 
 

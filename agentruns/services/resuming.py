@@ -27,7 +27,8 @@ class NotRetryable(Exception):
 
 # What a child, or a retry, takes over from the run before; the rest of a run may be large.
 _RETRIED = (
-    *("session_id", "api_key_id", "requester_id", "agent_id", "deferred_handling"),
+    *("session_id", "api_key_id", "requester_id", "agent_id", "agent_version"),
+    "deferred_handling",
     *("request_digest", "request", "limits"),
 )
 _INHERITED = (*_RETRIED, "deferred_call")

@@ -81,6 +81,7 @@ def test_a_key_can_be_revoked(admin: Client) -> None:
 )
 def test_an_agent_that_could_not_run_is_refused(admin: Client, composition: str, said: str) -> None:
     form = {"name": "A", "slug": "a", "composition": composition, "deferred_handling": "inbox"}
+    form["edit_as"] = "json"
     page = admin.post(reverse("admin:agentruns_agent_add"), form)
     assert said in page.content.decode()
     assert not Agent.objects.exists()
@@ -91,7 +92,7 @@ def policy_form(**changes: Any) -> dict[str, Any]:
         "name": "strict",
         "max_fields": 2,
         "max_actions": 2,
-        "allowed_field_types": '["paragraph"]',
+        "allowed_field_types": ["paragraph"],
         "max_markdown_chars": 0,
         "max_question_chars": 100,
         "max_field_label_chars": 20,

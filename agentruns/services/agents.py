@@ -1,0 +1,96 @@
+"""Saved agents and their versions: each change of the composition is one, and none is lost."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+
+from agentruns.audit import Subject
+from agentruns.models.steering import Agent, AgentVersion
+from agentruns.services import auditing
+
+
+class ChangedMeanwhile(Exception):
+    """Somebody has changed this agent since you opened it. What you typed is still here."""
+
+
+class NoSuchVersion(Exception):
+    """This agent has no such version."""
+
+
+def first_version(*, agent: Agent, actor_id: int | None, now: datetime) -> None:
+    """Record the composition that a new agent begins with; in the caller's transaction."""
+    _record(agent.pk, 1, agent.composition, actor_id, now)
+
+
+def change_composition(
+    *,
+    agent_id: int,
+    composition: dict[str, Any],
+    base_version: int,
+    actor_id: int | None,
+    now: datetime,
+) -> int:
+    """Make `composition` the agent's, and return its version's number; the same one again is none.
+
+    Sessions that have begun keep theirs. Raises `ChangedMeanwhile`.
+    """
+    with transaction.atomic():
+        mine = Agent.objects.filter(pk=agent_id, version=base_version)
+        # Holds the row, so that of two changes the second one learns of the first.
+        if not mine.update(version=F("version")):
+            raise ChangedMeanwhile(ChangedMeanwhile.__doc__)
+        agent = Agent.objects.get(pk=agent_id)
+        if _same(agent.composition, composition):
+            return base_version
+        number = base_version + 1
+        mine.update(version=number, composition=composition, updated_at=now)
+        _record(agent_id, number, composition, actor_id, now)
+    return number
+
+
+def restore_version(
+    *, agent_id: int, number: int, base_version: int, actor_id: int, now: datetime
+) -> int:
+    """Make an earlier version's composition the newest. Raises `NoSuchVersion` and
+    `ChangedMeanwhile`."""
+    with transaction.atomic():
+        old = AgentVersion.objects.filter(agent=agent_id, number=number).first()
+        if old is None:
+            raise NoSuchVersion(NoSuchVersion.__doc__)
+        before = Agent.objects.get(pk=agent_id).composition
+        made = change_composition(
+            agent_id=agent_id,
+            composition=old.composition,
+            base_version=base_version,
+            actor_id=actor_id,
+            now=now,
+        )
+        auditing.record(
+            subject=Subject.AGENT,
+            subject_id=agent_id,
+            kind=f"version {number} again",
+            actor_id=actor_id,
+            now=now,
+            before={"composition": before},
+            after={"composition": old.composition},
+        )
+    return made
+
+
+def _same(one: Any, other: Any) -> bool:
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+def _record(
+    agent_id: int, number: int, composition: dict[str, Any], actor_id: int | None, now: datetime
+) -> None:
+    AgentVersion.objects.create(
+        agent_id=agent_id,
+        number=number,
+        composition=composition,
+        created_by_id=actor_id,
+        created_at=now,
+    )
