@@ -28,10 +28,12 @@ class Page:
     next_cursor: str | None
 
 
-def tasks_of_key(*, key_id: int, owner: User, may_answer: bool) -> QuerySet[HumanTask]:
-    """Return what a key may see: its own runs' tasks, and its owner's if it may answer for them."""
-    own = Q(run__api_key_id=key_id)
-    if may_answer:
+def tasks_of_key(*, of_key: int | None, owner: User | None) -> QuerySet[HumanTask]:
+    """Return the tasks of a key's runs (of everybody's for None), and what `owner` may see."""
+    if of_key is None:
+        return HumanTask.objects.all()
+    own = Q(run__api_key_id=of_key)
+    if owner is not None:
         own |= Q(pk__in=permissions.visible_tasks(owner).values("pk"))
     return HumanTask.objects.filter(own)
 
