@@ -353,11 +353,9 @@ class AsyncClient:
         """Yield events until the terminal one, through broken connections. Raises `StreamLost`."""
         follow = _Follow(run_id, after)
         while not follow.ended:
-            try:
+            with contextlib.suppress(httpx.TransportError):
                 async for event in self._follow(follow):
                     yield event
-            except httpx.TransportError:
-                pass
             if not follow.ended:
                 follow.broke()
                 await asyncio.sleep(RECONNECT_DELAY)
