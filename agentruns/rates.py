@@ -8,10 +8,10 @@ Requests that are refused count for nothing. Redis carries no truth: without it,
 
 import logging
 import threading
-import time
 from collections import deque
 from dataclasses import dataclass
 from functools import cache
+from time import monotonic
 from typing import Any, Final
 
 import redis
@@ -31,18 +31,20 @@ SPEND: Final = """
 local now, limit, window = tonumber(redis.call('TIME')[1]), tonumber(ARGV[1]), tonumber(ARGV[2])
 local found, used, seconds = redis.call('HGETALL', KEYS[1]), 0, {}
 for i = 1, #found, 2 do
-  local second, count = tonumber(found[i]), tonumber(found[i + 1])
-  if second < now - window then
+  if tonumber(found[i]) < now - window then
     redis.call('HDEL', KEYS[1], found[i])
   else
-    used = used + count
-    seconds[#seconds + 1] = {second, count}
+    used = used + found[i + 1]
   end
 end
 if used < limit then
   redis.call('HINCRBY', KEYS[1], now, 1)
   redis.call('EXPIRE', KEYS[1], window + 1)
   return {limit - used - 1, 0}
+end
+for i = 1, #found, 2 do
+  local second = tonumber(found[i])
+  if second >= now - window then seconds[#seconds + 1] = {second, found[i + 1]} end
 end
 table.sort(seconds, function(a, b) return a[1] < b[1] end)
 for _, spent in ipairs(seconds) do
@@ -113,7 +115,7 @@ _spent = _Spent()
 
 
 def _spend_here(name: str, limit: int) -> tuple[int, int]:
-    now = int(time.monotonic())
+    now = int(monotonic())
     with _spent.lock:
         _spent.forget(now - WINDOW)
         spent = _spent.by_name.setdefault(name, deque())
@@ -146,7 +148,7 @@ class _Away:
         self.said = -COMPLAIN
 
     def note(self) -> None:
-        now = time.monotonic()
+        now = monotonic()
         self.until = now + AWAY
         if now - self.said >= COMPLAIN:
             self.said = now
@@ -165,7 +167,7 @@ def _script(url: str) -> Any:
 
 
 def _spend_shared(name: str, limit: int) -> tuple[int, int] | None:
-    if time.monotonic() < _away.until:
+    if monotonic() < _away.until:
         return None
     try:
         left, wait = _script(settings.SAYSO_REDIS_URL)(

@@ -18,7 +18,7 @@ from tests.support.questions import ask
 pytestmark = pytest.mark.django_db
 
 EVERY = tuple(Scope)
-EMPTY = {"composition": {"layers": []}}
+EMPTY: dict[str, Any] = {"composition": {"layers": []}}
 
 
 class Program:
