@@ -70,7 +70,7 @@ class KeyForm(KeyModelForm):
         return owner
 
     def clean_scopes(self) -> list[str]:
-        chosen: list[str] = self.cleaned_data["scopes"]
+        chosen = [scope.value for scope in Scope if scope in self.cleaned_data["scopes"]]
         had = set(self.instance.scopes) if self.instance.pk else set()
         if not self.asker.is_superuser and (WIDE & set(chosen)) - had:
             raise forms.ValidationError("Only a superuser lets a key reach what others own.")
@@ -183,9 +183,7 @@ class ApiKeyAdmin(AuditedAdmin):
     def _page(self, request: HttpRequest, name: str, context: dict[str, Any]) -> HttpResponse:
         shared = {**self.admin_site.each_context(request), "opts": self.opts}
         template = f"admin/agentruns/apikey/{name}.html"
-        response = TemplateResponse(request, template, {**shared, **context})
-        response["Cache-Control"] = "no-store"
-        return response
+        return TemplateResponse(request, template, {**shared, **context})
 
     def _confirm(
         self, request: HttpRequest, queryset: QuerySet[ApiKey], action: str, title: str
