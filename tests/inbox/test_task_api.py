@@ -3,7 +3,7 @@
 import json
 from datetime import UTC, datetime
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from django.contrib.auth.models import Permission, User
@@ -258,7 +258,7 @@ def world(alice: User, outsider: User) -> dict[str, str]:
 
 def start(program: Program, task_id: str) -> None:
     """Let the program be the one that started the question's run."""
-    Run.objects.filter(human_task=task_id).update(api_key_id=program.key_id)
+    Run.objects.filter(human_task=UUID(task_id)).update(api_key_id=program.key_id)
 
 
 @pytest.mark.parametrize(
