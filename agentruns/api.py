@@ -3,13 +3,14 @@
 import json
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
+from functools import partial
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from ninja import Router
 
 from agentruns import queries, sse
-from agentruns.auth import demand_cancel, demand_create, key_of, readable
+from agentruns.auth import demand_cancel, demand_create, key_of, readable, still_reads
 from agentruns.protocol.bodies import parse_body, query_error
 from agentruns.protocol.runs import AgentRunRequest, CancelRequest, CreateRunRequest
 from agentruns.services import cancelling, creating, snapshots
@@ -111,9 +112,10 @@ def _limit(request: HttpRequest) -> int:
 
 @router.get("/runs/{run_id}/events/sse", summary="A run's events as a stream")
 def stream_events(request: HttpRequest, run_id: str) -> StreamingHttpResponse:
-    run = _readable_run(request, run_id)
+    run, key = _readable_run(request, run_id), key_of(request)
     cursor = request.GET.get("after") or request.headers.get("Last-Event-ID") or "0-0"
-    return event_stream(lambda: sse.stream(run, after=_position(cursor)), cursor)
+    allowed = partial(still_reads, key, own=queries.run_exists(run, of_key=key.pk))
+    return event_stream(lambda: sse.stream(run, after=_position(cursor), allowed=allowed), cursor)
 
 
 def event_stream(frames: Callable[[], AsyncIterator[str]], cursor: str) -> StreamingHttpResponse:

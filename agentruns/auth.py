@@ -4,7 +4,7 @@ from datetime import timedelta
 from ipaddress import IPv6Address, ip_address, ip_network
 
 from django.conf import settings
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.http import HttpRequest
 from django.utils import timezone
@@ -79,16 +79,16 @@ def authenticate(header: str | None) -> ApiKey:
     """
     scheme, _, text = (header or "").partition(" ")
     digest = key_digest(text.strip() if scheme.lower() == "bearer" else "")
-    alive = Q(expires_at__isnull=True) | Q(expires_at__gt=Now())
-    key = (
-        ApiKey.objects.select_related("owner", "policy")
-        .filter(alive, digest=digest, revoked_at=None, owner__is_active=True)
-        .first()
-    )
+    key = _living().select_related("owner", "policy").filter(digest=digest).first()
     if key is None:
         raise Unauthorized(Unauthorized.__doc__)
     _note_use(key)
     return key
+
+
+def _living() -> QuerySet[ApiKey]:
+    in_time = Q(expires_at__isnull=True) | Q(expires_at__gt=Now())
+    return ApiKey.objects.filter(in_time, revoked_at=None, owner__is_active=True)
 
 
 def _note_use(key: ApiKey) -> None:
@@ -100,6 +100,12 @@ def _note_use(key: ApiKey) -> None:
 def readable(key: ApiKey) -> int | None:
     """Return the key whose runs this one reads: itself, or None for everybody's."""
     return None if key.has(Scope.READ_ALL) else key.pk
+
+
+def still_reads(key: ApiKey, *, own: bool) -> bool:
+    """Whether the key that opened a stream, of its own run or another's, may go on following it."""
+    now = _living().filter(pk=key.pk, digest=key.digest).first()
+    return now is not None and (own or now.has(Scope.READ_ALL))
 
 
 def answers(key: ApiKey) -> bool:

@@ -11,7 +11,6 @@ from django.db.models import Case, Model, QuerySet, Value, When
 from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.utils.html import format_html_join
 
 from agentruns.admin.base import AuditedAdmin
 from agentruns.audit import Subject
@@ -27,6 +26,13 @@ else:
 
 # What opens more than the owner's own; superusers alone give it.
 WIDE = frozenset({Scope.READ_ALL, Scope.ADMIN})
+# For a narrow column.
+SHORT = {
+    Scope.CREATE: "create runs",
+    Scope.READ_ALL: "read everybody's",
+    Scope.ANSWER: "answer as its owner",
+    Scope.ADMIN: "everything",
+}
 
 # By the database's clock, as the door decides it.
 STATE = Case(
@@ -117,8 +123,7 @@ class ApiKeyAdmin(AuditedAdmin):
 
     @admin.display(description="scopes")
     def opens(self, key: ApiKey) -> str:
-        words = [(scope.label,) for scope in Scope if scope in key.scopes]
-        return format_html_join("", "{}<br>", words) if words else "Only read its own"
+        return ", ".join(SHORT[scope] for scope in Scope if scope in key.scopes) or "its own only"
 
     @admin.display(ordering="state")
     def state(self, key: Any) -> str:
