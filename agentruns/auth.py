@@ -1,7 +1,7 @@
 """Who a program is, and what its key opens: a bearer key in the header, nothing else."""
 
 from datetime import timedelta
-from ipaddress import IPv6Address, ip_address, ip_network
+from ipaddress import IPv6Address, IPv6Network, ip_address
 
 from django.conf import settings
 from django.db.models import Q, QuerySet
@@ -68,7 +68,7 @@ def _network(address: str) -> str:
     except ValueError:
         return address[:64]
     if isinstance(found, IPv6Address) and found.ipv4_mapped is None:
-        return str(ip_network((int(found), IPV6_NETWORK), strict=False))
+        return str(IPv6Network((int(found), IPV6_NETWORK), strict=False))
     return str(found)
 
 

@@ -307,6 +307,8 @@ def test_a_valid_key_is_not_held_up_by_its_neighbours() -> None:
         ("2001:db8:1:2::1", "2001:db8:1:2:ffff:ffff:ffff:ffff", True),
         ("2001:db8:1:2::1", "2001:db8:1:3::1", False),
         ("::ffff:192.0.2.1", "::ffff:192.0.2.2", False),
+        ("::1", "::2", True),
+        ("fe80::1%eth0", "fe80::2%eth0", True),
         ("", "unix:", False),
     ],
 )
