@@ -3,13 +3,14 @@
 import json
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
+from functools import partial
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from ninja import Router
 
 from agentruns import queries, sse
-from agentruns.auth import key_of
+from agentruns.auth import demand_cancel, demand_create, key_of, readable, still_reads
 from agentruns.protocol.bodies import parse_body, query_error
 from agentruns.protocol.runs import AgentRunRequest, CancelRequest, CreateRunRequest
 from agentruns.services import cancelling, creating, snapshots
@@ -19,10 +20,10 @@ router = Router()
 EVENT_LIMIT = 500
 
 
-def _own_run(request: HttpRequest, run_id: str) -> UUID:
-    """Return the id of a run that the key made; raises `RunNotFound` for everything else."""
+def _readable_run(request: HttpRequest, run_id: str) -> UUID:
+    """Return the id of a run that the key may read; raises `RunNotFound` for everything else."""
     found = _run_id(run_id)
-    if not queries.run_exists(found, api_key_id=key_of(request).pk):
+    if not queries.run_exists(found, of_key=readable(key_of(request))):
         raise cancelling.RunNotFound(cancelling.RunNotFound.__doc__)
     return found
 
@@ -44,6 +45,7 @@ def _accepted(run_id: UUID) -> HttpResponse:
 @router.post("/runs", summary="Start a run")
 def create_run(request: HttpRequest) -> HttpResponse:
     key = key_of(request)
+    demand_create(key)
     body = parse_body(request.body, request.content_type, CreateRunRequest)
     wanted = body.model_dump(mode="json", exclude={"idempotency_key", "purpose"})
     session_id = snapshots.continued_session(
@@ -67,7 +69,7 @@ def create_run(request: HttpRequest) -> HttpResponse:
 
 @router.get("/runs/{run_id}", summary="A run's status")
 def get_run(request: HttpRequest, run_id: str) -> HttpResponse:
-    status = queries.run_status(_run_id(run_id), api_key_id=key_of(request).pk)
+    status = queries.run_status(_run_id(run_id), of_key=readable(key_of(request)))
     if status is None:
         raise cancelling.RunNotFound(cancelling.RunNotFound.__doc__)
     return JsonResponse(status)
@@ -75,7 +77,7 @@ def get_run(request: HttpRequest, run_id: str) -> HttpResponse:
 
 @router.get("/runs/{run_id}/events", summary="A page of a run's events")
 def list_events(request: HttpRequest, run_id: str) -> HttpResponse:
-    run = _own_run(request, run_id)
+    run = _readable_run(request, run_id)
     after = request.GET.get("after", "0-0")
     limit = _limit(request)
     page = queries.events_after(run, after=_position(after), limit=limit)
@@ -110,9 +112,10 @@ def _limit(request: HttpRequest) -> int:
 
 @router.get("/runs/{run_id}/events/sse", summary="A run's events as a stream")
 def stream_events(request: HttpRequest, run_id: str) -> StreamingHttpResponse:
-    run = _own_run(request, run_id)
+    run, key = _readable_run(request, run_id), key_of(request)
     cursor = request.GET.get("after") or request.headers.get("Last-Event-ID") or "0-0"
-    return event_stream(lambda: sse.stream(run, after=_position(cursor)), cursor)
+    allowed = partial(still_reads, key, own=queries.run_exists(run, of_key=key.pk))
+    return event_stream(lambda: sse.stream(run, after=_position(cursor), allowed=allowed), cursor)
 
 
 def event_stream(frames: Callable[[], AsyncIterator[str]], cursor: str) -> StreamingHttpResponse:
@@ -126,7 +129,8 @@ def event_stream(frames: Callable[[], AsyncIterator[str]], cursor: str) -> Strea
 
 @router.post("/runs/{run_id}/cancel", summary="End a run")
 def cancel_run(request: HttpRequest, run_id: str) -> HttpResponse:
-    run = _own_run(request, run_id)
+    run, key = _readable_run(request, run_id), key_of(request)
+    demand_cancel(key, own=queries.run_exists(run, of_key=key.pk))
     body = parse_body(request.body, request.content_type, CancelRequest)
     cancelling.cancel_run(
         run_id=run, reason=body.reason, message=body.message, now=datetime.now(UTC)
@@ -142,6 +146,7 @@ def list_agents(request: HttpRequest) -> HttpResponse:
 @router.post("/agents/{slug}/runs", summary="Start an agent")
 def start_agent(request: HttpRequest, slug: str) -> HttpResponse:
     key = key_of(request)
+    demand_create(key)
     body = parse_body(request.body, request.content_type, AgentRunRequest)
     run_id = creating.start_agent(
         slug=slug,

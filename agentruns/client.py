@@ -47,6 +47,18 @@ class HTTPError(ClientError):
         self.status = status
 
 
+class Forbidden(HTTPError):
+    """The key is valid but may not do this; str() names the scope that it lacks."""
+
+
+class RateLimited(HTTPError):
+    """Too many requests; `retry_after` is how long to wait (seconds), where the server says so."""
+
+    def __init__(self, status: int, text: str, retry_after: float | None) -> None:
+        super().__init__(status, text)
+        self.retry_after = retry_after
+
+
 class TimedOut(ClientError):
     """The server did not answer in time, or the run did not end in time."""
 
@@ -136,6 +148,10 @@ def _checked(response: httpx.Response) -> Any:
         raise NotFound(str(detail))
     if response.status_code == 422:
         raise Refused(detail)
+    if response.status_code == 403:
+        raise Forbidden(403, str(detail))
+    if response.status_code == 429:
+        raise RateLimited(429, str(detail), _seconds(response.headers.get("Retry-After")))
     raise HTTPError(response.status_code, str(detail))
 
 
@@ -151,6 +167,11 @@ def _detail(response: httpx.Response) -> Any:
         return response.json()["detail"]
     except (ValueError, KeyError, TypeError):
         return response.text[:500]
+
+
+def _seconds(header: str | None) -> float | None:
+    # It may be a date as well, which servers of this protocol don't send.
+    return float(header) if header and header.isascii() and header.isdigit() else None
 
 
 def _event(frame: dict[str, str]) -> RunEvent:
@@ -332,11 +353,9 @@ class AsyncClient:
         """Yield events until the terminal one, through broken connections. Raises `StreamLost`."""
         follow = _Follow(run_id, after)
         while not follow.ended:
-            try:
+            with contextlib.suppress(httpx.TransportError):
                 async for event in self._follow(follow):
                     yield event
-            except httpx.TransportError:
-                pass
             if not follow.ended:
                 follow.broke()
                 await asyncio.sleep(RECONNECT_DELAY)

@@ -136,14 +136,20 @@ def _said(part: dict[str, Any]) -> Iterator[Said]:
         yield Said(by, content[:LONGEST_SAID] + more)
 
 
-def sessions_of_key(
-    api_key_id: int, *, after: str | None, limit: int
+def _runs(of_key: int | None) -> QuerySet[Run]:
+    """The runs that a key made, or everybody's."""
+    return Run.objects.all() if of_key is None else Run.objects.filter(api_key_id=of_key)
+
+
+def sessions(
+    *, of_key: int | None, after: str | None, limit: int
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """Return a page of the key's sessions, newest first, and the next page's cursor.
+    """Return a page of the key's sessions (everybody's for None), newest first, and the next
+    page's cursor.
 
     Raises `BadCursor`.
     """
-    first = Run.objects.filter(api_key_id=api_key_id, id=F("session_id")).select_related("agent")
+    first = _runs(of_key).filter(id=F("session_id")).select_related("agent")
     if after:
         created_at, run_id = _parse_page(after)
         first = first.filter(Q(created_at__lt=created_at) | Q(created_at=created_at, id__lt=run_id))
@@ -182,9 +188,9 @@ def _parse_page(cursor: str) -> tuple[datetime, UUID]:
     return created_at, found
 
 
-def session_of_key(session_id: UUID, *, api_key_id: int) -> bool:
-    """Whether the key started the session."""
-    return Run.objects.filter(id=session_id, api_key_id=api_key_id).exists()
+def session_exists(session_id: UUID, *, of_key: int | None) -> bool:
+    """Whether the key (anybody for None) started the session."""
+    return _runs(of_key).filter(id=session_id, session_id=session_id).exists()
 
 
 def requested_by(session_id: UUID, *, user_id: int) -> bool:
@@ -203,11 +209,11 @@ def wire_status(status: str) -> str:
     return RunStatus.RUNNING.value if status == RunStatus.QUEUED else status
 
 
-def run_status(run_id: UUID, *, api_key_id: int) -> dict[str, Any] | None:
-    """Return the status body of a run that the key made, or None."""
+def run_status(run_id: UUID, *, of_key: int | None) -> dict[str, Any] | None:
+    """Return the status body of a run that the key (anybody for None) made, or None."""
     # The rest of a run may be large.
     wanted = ("id", "status", "created_at", "updated_at", "error")
-    run = Run.objects.filter(id=run_id, api_key_id=api_key_id).only(*wanted).order_by().first()
+    run = _runs(of_key).filter(id=run_id).only(*wanted).order_by().first()
     if run is None:
         return None
     return {
@@ -219,8 +225,9 @@ def run_status(run_id: UUID, *, api_key_id: int) -> dict[str, Any] | None:
     }
 
 
-def run_exists(run_id: UUID, *, api_key_id: int) -> bool:
-    return Run.objects.filter(id=run_id, api_key_id=api_key_id).exists()
+def run_exists(run_id: UUID, *, of_key: int | None) -> bool:
+    """Whether the key (anybody for None) made the run."""
+    return _runs(of_key).filter(id=run_id).exists()
 
 
 def last_changes(run_ids: Sequence[UUID]) -> dict[UUID, datetime]:

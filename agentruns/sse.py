@@ -5,7 +5,7 @@ Streams share a few database threads, so that an open stream holds no connection
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
@@ -19,6 +19,8 @@ from agentruns.connections import kept
 from agentruns.queries import WireEvent, events_after, last_changes, run_ended, run_topic
 
 HEARTBEAT_SECONDS = 15.0
+# Whether who follows still may is asked at the next heartbeat or event after so long (seconds).
+RECHECK_SECONDS = 12.0
 # A lost wake-up costs at most this (seconds).
 POLL_SECONDS = 1.0
 PAGE = 100
@@ -34,13 +36,21 @@ def frame(event: WireEvent) -> str:
     return f"id: {event.id}\nevent: {event.type}\ndata: {event.envelope}\n\n"
 
 
-async def stream(run_id: UUID, *, after: int) -> AsyncIterator[str]:
-    """Yield frames behind the packed cursor `after`, and comments while there is nothing to say."""
+async def stream(run_id: UUID, *, after: int, allowed: Callable[[], bool]) -> AsyncIterator[str]:
+    """Yield frames behind the packed cursor `after`, and comments while there is nothing to say.
+
+    Ends also where `allowed`, a read of the database, says no more.
+    """
     loop = asyncio.get_running_loop()
+    checked = loop.time()
     with wakeups.subscribed(run_topic(run_id)) as news:
         _watch(loop)
         while True:
             news.clear()
+            if loop.time() - checked >= RECHECK_SECONDS:
+                if not await loop.run_in_executor(_readers, kept, allowed):
+                    return
+                checked = loop.time()
             page, ended = await loop.run_in_executor(_readers, kept, partial(_read, run_id, after))
             for event in page:
                 after = event.position

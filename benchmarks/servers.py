@@ -86,6 +86,7 @@ def _environment(home: Path, port: int) -> dict[str, str]:
         "PORT": str(port),
         "SAYSO_EXTRA_MODELS": "tests.support.scripted_model,benchmarks.clock_model",
         "SAYSO_LOG_LEVEL": "ERROR",
+        "SAYSO_API_RATE": "0",
     }
 
 

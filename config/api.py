@@ -12,12 +12,12 @@ from django.views.decorators.http import require_safe
 from ninja import NinjaAPI
 
 from agentruns.api import router as runs
-from agentruns.auth import Unauthorized, authenticate
-from agentruns.models.steering import ApiKey
+from agentruns.auth import ScopeMissing, Unauthorized, admit
 from agentruns.protocol.bodies import BodyRefused
+from agentruns.rates import Rate, TooManyRequests
 from agentruns.services import cancelling, creating, snapshots
 from config.openapi import document
-from inbox.api import KeyMayNotAnswer, SessionNotFound
+from inbox.api import SessionNotFound
 from inbox.api import router as tasks
 from inbox.services import answering, checking
 
@@ -26,12 +26,8 @@ PREFIX = "/api/"
 logger = logging.getLogger(__name__)
 
 
-def _key(request: HttpRequest) -> ApiKey:
-    return authenticate(request.headers.get("Authorization"))
-
-
 # Its own document knows neither the bodies nor the refusals: `config.openapi` does.
-api = NinjaAPI(auth=_key, urls_namespace="api", docs_url=None, openapi_url=None)
+api = NinjaAPI(auth=admit, urls_namespace="api", docs_url=None, openapi_url=None)
 api.add_router("", runs)
 api.add_router("", tasks)
 
@@ -50,7 +46,7 @@ for known, status in (
     (answering.TaskNotFound, 404),
     (answering.NotAnApprover, 403),
     (SessionNotFound, 404),
-    (KeyMayNotAnswer, 403),
+    (ScopeMissing, 403),
     (answering.TaskChanged, 409),
     (answering.ClaimedByOther, 409),
     (answering.AlreadyVoted, 409),
@@ -91,10 +87,21 @@ def _unauthorized(request: HttpRequest, error: Unauthorized) -> HttpResponse:
     return JsonResponse({"detail": str(error)}, status=401, headers=headers)
 
 
+@api.exception_handler(TooManyRequests)
+def _too_many(request: HttpRequest, error: TooManyRequests) -> HttpResponse:
+    headers = {"Retry-After": str(error.wait), **error.rate.headers()}
+    return JsonResponse({"detail": str(error)}, status=429, headers=headers)
+
+
 @require_safe
 def openapi(request: HttpRequest) -> HttpResponse:
     """The document, for anybody: it says nothing of what is stored."""
     return JsonResponse(document())
+
+
+def _say_rate(response: HttpResponseBase, rate: Rate) -> None:
+    for name, value in rate.headers().items():
+        response[name] = value
 
 
 TEXTS = {404: "Not Found", 405: "Method Not Allowed"}
@@ -103,10 +110,13 @@ TEXTS = {404: "Not Found", 405: "Method Not Allowed"}
 def json_errors(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Middleware: what no route of the API answers is JSON as well."""
+    """Middleware: what no route of the API answers is JSON as well, and each answer says how many
+    requests the key has left."""
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
         response = get_response(request)
+        if (rate := getattr(request, "sayso_rate", None)) is not None:
+            _say_rate(response, rate)
         is_json = response.headers.get("Content-Type", "").startswith("application/json")
         if not request.path.startswith(PREFIX) or response.status_code not in TEXTS or is_json:
             return response

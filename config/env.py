@@ -66,6 +66,7 @@ class Env(BaseSettings):
     default_deadline_seconds: int = Field(86_400, ge=1)
     retention_days: int = Field(0, ge=0)
     stop_grace: int = Field(10, ge=0)
+    api_rate: int = Field(600, ge=0)
     metrics_token: SecretStr | None = None
     crash_at: str = ""
     audit_file: Path | None = None

@@ -215,6 +215,7 @@ SAYSO_WORKER_CONCURRENCY: int = ENV.worker_concurrency
 SAYSO_DEFAULT_DEADLINE_SECONDS: int = ENV.default_deadline_seconds
 SAYSO_RETENTION_DAYS: int = ENV.retention_days
 SAYSO_STOP_GRACE: int = ENV.stop_grace
+SAYSO_API_RATE: int = ENV.api_rate
 SAYSO_METRICS_TOKEN: str = ENV.metrics_token.get_secret_value() if ENV.metrics_token else ""
 SAYSO_CRASH_AT: str = ENV.crash_at
 SAYSO_AUDIT_FILE: Path | None = ENV.audit_file or (

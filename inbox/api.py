@@ -10,7 +10,7 @@ from ninja import Router
 from pydantic import BaseModel, ConfigDict
 
 from agentruns import queries as runs
-from agentruns.auth import key_of
+from agentruns.auth import answers, demand_answer, demand_cancel, key_of, readable
 from agentruns.protocol.bodies import parse_body, query_error
 from inbox import queries
 from inbox.models.tasks import HumanTask, TaskState
@@ -35,13 +35,10 @@ class SubmitRequest(BaseModel):
     note: str = ""
 
 
-class KeyMayNotAnswer(Exception):
-    """This API key may not answer on behalf of its owner."""
-
-
 def _visible(request: HttpRequest) -> QuerySet[HumanTask]:
     key = key_of(request)
-    return queries.tasks_of_key(key_id=key.pk, owner=key.owner, may_answer=key.may_answer)
+    owner = key.owner if answers(key) else None
+    return queries.tasks_of_key(of_key=readable(key), owner=owner)
 
 
 def _task(request: HttpRequest, task_id: str) -> HumanTask:
@@ -113,15 +110,12 @@ def get_task(request: HttpRequest, task_id: str) -> HttpResponse:
 
 @router.post("/tasks/{task_id}/submit", summary="Answer a human task")
 def submit(request: HttpRequest, task_id: str) -> HttpResponse:
-    key = key_of(request)
-    wanted = _uuid(task_id)
-    if wanted is None or not key.may_answer:
-        _task(request, task_id)
-        raise KeyMayNotAnswer(KeyMayNotAnswer.__doc__)
+    key, task = key_of(request), _task(request, task_id)
+    demand_answer(key)
     body = parse_body(request.body, request.content_type, SubmitRequest)
     try:
         decision = answering.submit(
-            task_id=wanted,
+            task_id=task.pk,
             user_id=key.owner_id,
             action_id=body.action,
             values=body.values,
@@ -131,8 +125,7 @@ def submit(request: HttpRequest, task_id: str) -> HttpResponse:
             api_key_id=key.pk,
         )
     except answering.TaskNotFound as error:
-        # A key sees the tasks of its own runs also where its owner does not.
-        _task(request, task_id)
+        # The key sees more tasks than its owner.
         raise answering.NotAnApprover(answering.NotAnApprover.__doc__) from error
     next_run = str(decision.next_run_id) if decision.next_run_id else None
     return JsonResponse(
@@ -142,10 +135,8 @@ def submit(request: HttpRequest, task_id: str) -> HttpResponse:
 
 @router.post("/tasks/{task_id}/cancel", summary="Withdraw a question")
 def cancel_task(request: HttpRequest, task_id: str) -> HttpResponse:
-    key = key_of(request)
-    task = _task(request, task_id)
-    if not queries.asked_by_key(task, key_id=key.pk):
-        raise answering.TaskNotFound(answering.TaskNotFound.__doc__)
+    key, task = key_of(request), _task(request, task_id)
+    demand_cancel(key, own=queries.asked_by_key(task, key_id=key.pk))
     try:
         ending.cancel_task(task_id=task.pk, user_id=key.owner_id, now=datetime.now(UTC))
     except ending.TaskNotOpen as error:
@@ -159,11 +150,11 @@ class SessionNotFound(Exception):
     """session not found"""
 
 
-@router.get("/sessions", summary="The key's sessions")
+@router.get("/sessions", summary="The sessions that the key may see")
 def list_sessions(request: HttpRequest) -> HttpResponse:
     after = request.GET.get("after")
     try:
-        items, cursor = runs.sessions_of_key(key_of(request).pk, after=after, limit=PAGE)
+        items, cursor = runs.sessions(of_key=readable(key_of(request)), after=after, limit=PAGE)
     except runs.BadCursor as error:
         raise query_error("after", "value_error", str(error), after or "") from error
     return JsonResponse({"items": items, "next_cursor": cursor})
@@ -173,7 +164,8 @@ def list_sessions(request: HttpRequest) -> HttpResponse:
 def cancel_session(request: HttpRequest, session_id: str) -> HttpResponse:
     key = key_of(request)
     wanted = _uuid(session_id)
-    if wanted is None or not runs.session_of_key(wanted, api_key_id=key.pk):
+    if wanted is None or not runs.session_exists(wanted, of_key=readable(key)):
         raise SessionNotFound(SessionNotFound.__doc__)
+    demand_cancel(key, own=runs.session_exists(wanted, of_key=key.pk))
     ending.end_session(session_id=wanted, user_id=key.owner_id, now=datetime.now(UTC))
     return JsonResponse({"session_id": str(wanted), "status": "cancelled"})

@@ -28,12 +28,13 @@ class Page:
     next_cursor: str | None
 
 
-def tasks_of_key(*, key_id: int, owner: User, may_answer: bool) -> QuerySet[HumanTask]:
-    """Return what a key may see: its own runs' tasks, and its owner's if it may answer for them."""
-    own = Q(run__api_key_id=key_id)
-    if may_answer:
-        own |= Q(pk__in=permissions.visible_tasks(owner).values("pk"))
-    return HumanTask.objects.filter(own)
+def tasks_of_key(*, of_key: int | None, owner: User | None) -> QuerySet[HumanTask]:
+    """Return the tasks of a key's runs (of everybody's for None), and what `owner` may see."""
+    if of_key is None:
+        return HumanTask.objects.all()
+    own = HumanTask.objects.filter(run__api_key_id=of_key)
+    # Not as a subquery: that would be gathered whole before the first row is shown.
+    return own if owner is None else own | permissions.visible_tasks(owner)
 
 
 def asked_by_key(task: HumanTask, *, key_id: int) -> bool:

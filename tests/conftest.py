@@ -6,6 +6,7 @@ import pytest
 from django.db import connection
 from pytest_django.plugin import DjangoDbBlocker
 
+from agentruns import rates
 from tests.support import environment, servers
 
 
@@ -16,6 +17,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.fail(f"CI must have every server: {reason}", pytrace=False)
         elif reason:
             pytest.skip(reason)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All tests send from one address; none uses up what another may."""
+    monkeypatch.setattr(rates, "_spent", rates._Spent())
 
 
 @pytest.fixture(scope="session")

@@ -92,6 +92,7 @@ class HumanTask(models.Model):
         indexes = [
             models.Index(fields=["state", "expires_at"], name="task_state_deadline"),
             models.Index(fields=["state", "-opened_at", "-id"], name="task_state_newest"),
+            models.Index(fields=["-opened_at", "-id"], name="task_newest"),
             models.Index(fields=["-closed_at", "-id"], name="task_closed"),
             models.Index(
                 fields=["state", "urgency", "-opened_at", "-id"], name="task_state_urgency"

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,9 +12,11 @@ from agentruns.client import (
     AsyncClient,
     Client,
     ClientError,
+    Forbidden,
     HTTPError,
     MalformedEvent,
     NotFound,
+    RateLimited,
     Refused,
     StreamLost,
     TimedOut,
@@ -115,7 +118,11 @@ def test_progress_earns_new_reconnects(follow: Follow) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "error"), [(401, HTTPError), (404, NotFound), (409, HTTPError), (422, Refused)]
+    ("status", "error"),
+    [
+        *((401, HTTPError), (403, Forbidden), (404, NotFound), (409, HTTPError), (422, Refused)),
+        (429, RateLimited),
+    ],
 )
 def test_a_4xx_is_final(follow: Follow, status: int, error: type[ClientError]) -> None:
     with run_api(json_reply({"detail": "no"}, status), Reply(DONE)) as api, pytest.raises(error):
@@ -155,6 +162,27 @@ def test_refusals_keep_the_servers_detail() -> None:
         with pytest.raises(Refused) as caught:
             client.get_run(RUN_ID)
         assert caught.value.detail == detail
+
+
+def test_a_missing_scope_is_an_error_of_its_own() -> None:
+    reply = json_reply({"detail": "This API key lacks the scope runs:create."}, 403)
+    with run_api(reply) as api, Client(api.url, "key") as client:
+        with pytest.raises(Forbidden, match="lacks the scope runs:create") as caught:
+            client.cancel_run(RUN_ID)
+        assert caught.value.status == 403
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("7", 7.0), (None, None), ("Wed, 21 Oct 2026 07:28:00 GMT", None), ("-1", None), ("²", None)],
+)
+def test_too_many_requests_say_how_long_to_wait(header: str | None, seconds: float | None) -> None:
+    headers = {"Retry-After": header.encode().decode("latin-1")} if header else {}
+    reply = replace(json_reply({"detail": "Too many"}, 429), headers=headers)
+    with run_api(reply) as api, Client(api.url, "key") as client:
+        with pytest.raises(RateLimited) as caught:
+            client.get_run(RUN_ID)
+        assert (caught.value.status, caught.value.retry_after) == (429, seconds)
 
 
 def test_a_server_that_is_late_or_gone_is_a_client_error() -> None:

@@ -2,8 +2,10 @@
 
 import json
 import logging
+import subprocess
 import sys
 
+from config.env import BASE_DIR
 from config.logs import JsonFormatter, LineFormatter
 
 
@@ -40,6 +42,33 @@ def test_a_traceback_follows_its_entry() -> None:
     assert head.endswith("broken")
     assert rest[-1] == "ValueError: why"
     assert "ValueError: why" in json.loads(JsonFormatter().format(entry))["exception"]
+
+
+def test_uvicorn_logs_no_addresses_which_may_hold_what_nobody_should_read() -> None:
+    """As `uvicorn config.asgi:application` does it: its own log first, then our settings."""
+    ended = subprocess.run(
+        [sys.executable, "-c", ACCESS_LOG],
+        cwd=BASE_DIR,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert ended.stdout + ended.stderr == "before GET /api/tasks?key=sayso_x\n"
+
+
+ACCESS_LOG = """
+import logging.config
+import uvicorn
+from config.env import BASE_DIR
+from config.logs import logging_config
+config = {**uvicorn.config.LOGGING_CONFIG}
+config["formatters"]["access"] = {"format": "%(message)s"}
+logging.config.dictConfig(config)
+logging.getLogger("uvicorn.access").info("before GET /api/tasks?key=sayso_x")
+logging.config.dictConfig(logging_config(level="DEBUG", as_json=False))
+logging.getLogger("uvicorn.access").info("after GET /api/tasks?key=sayso_x")
+"""
 
 
 def test_json_keeps_numbers_and_describes_objects() -> None:

@@ -200,29 +200,64 @@ def test_who_leaves_the_group_is_out_at_the_next_request(world: World) -> None:
 
 # --- The API -------------------------------------------------------------------------------------
 
-KEYS = ("none", "wrong", "revoked", "expired", "stranger", "own", "approver")
-REFUSED = (401, 401, 401, 401)
+NOBODY = ("none", "wrong", "revoked", "expired", "owner inactive")
+# A stranger's keys by scope, then those of the run's own program, then those of an approver.
+KEYS = (
+    *NOBODY,
+    *("no scope", "create", "answer", "read all", "admin"),
+    *("own", "own without scope", "approver", "approver without scope", "approver's admin"),
+)
 
-# route: method, status for the stranger's key, the run's own key, and the approver's key
-DOORS: dict[str, tuple[str, dict[str, Any] | None, tuple[int, int, int]]] = {
-    "POST /api/runs": ("post", {"composition": {"layers": []}}, (202, 202, 202)),
-    "GET /api/runs/{run_id}": ("get", None, (404, 200, 404)),
-    "GET /api/runs/{run_id}/events": ("get", None, (404, 200, 404)),
-    "POST /api/runs/{run_id}/cancel": ("post", {}, (404, 409, 404)),
-    "GET /api/agents": ("get", None, (200, 200, 200)),
-    "POST /api/agents/{slug}/runs": ("post", {"input": "x"}, (404, 404, 404)),
-    "GET /api/tasks": ("get", None, (200, 200, 200)),
-    "GET /api/tasks/{task_id}": ("get", None, (404, 200, 200)),
+# route: method, body, status per key that is valid, in the order of KEYS
+DOORS: dict[str, tuple[str, dict[str, Any] | None, tuple[int, ...]]] = {
+    "POST /api/runs": (
+        "post",
+        {"composition": {"layers": []}},
+        (403, 202, 403, 403, 202, 202, 403, 202, 403, 202),
+    ),
+    "GET /api/runs/{run_id}": (
+        *("get", None),
+        (404, 404, 404, 200, 200, 200, 200, 404, 404, 200),
+    ),
+    "GET /api/runs/{run_id}/events": (
+        *("get", None),
+        (404, 404, 404, 200, 200, 200, 200, 404, 404, 200),
+    ),
+    # The cursor is refused, so that no stream stays open.
+    "GET /api/runs/{run_id}/events/sse": (
+        *("get", None),
+        (404, 404, 404, 422, 422, 422, 422, 404, 404, 422),
+    ),
+    "POST /api/runs/{run_id}/cancel": (
+        *("post", {}),
+        (404, 404, 404, 403, 409, 409, 403, 404, 404, 409),
+    ),
+    "GET /api/agents": ("get", None, (200,) * 10),
+    "POST /api/agents/{slug}/runs": (
+        *("post", {"input": "x"}),
+        (403, 404, 403, 403, 404, 404, 403, 404, 403, 404),
+    ),
+    "GET /api/tasks": ("get", None, (200,) * 10),
+    "GET /api/tasks/{task_id}": (
+        *("get", None),
+        (404, 404, 404, 200, 200, 200, 200, 200, 404, 200),
+    ),
+    # The digest is another one: whoever gets as far as a conflict may answer.
     "POST /api/tasks/{task_id}/submit": (
         "post",
         {"action": "approve", "values": {"env": "prod"}, "digest": "0" * 64},
-        (404, 403, 409),
+        (404, 404, 404, 403, 403, 403, 403, 409, 404, 409),
     ),
-    "POST /api/tasks/{task_id}/cancel": ("post", {}, (404, 200, 404)),
-    "GET /api/sessions": ("get", None, (200, 200, 200)),
-    "POST /api/sessions/{session_id}/cancel": ("post", {}, (404, 200, 404)),
+    "POST /api/tasks/{task_id}/cancel": (
+        *("post", {}),
+        (404, 404, 404, 403, 200, 200, 403, 403, 404, 200),
+    ),
+    "GET /api/sessions": ("get", None, (200,) * 10),
+    "POST /api/sessions/{session_id}/cancel": (
+        *("post", {}),
+        (404, 404, 404, 403, 200, 200, 403, 404, 404, 200),
+    ),
 }
-STREAMS = {"GET /api/runs/{run_id}/events/sse"}
 
 
 def api_routes() -> set[str]:
@@ -238,46 +273,62 @@ def api_routes() -> set[str]:
 
 def test_every_door_of_the_api_has_a_line() -> None:
     ours = {route for route in api_routes() if route.split()[1].startswith("/api/")}
-    assert ours - {"GET /api/openapi.json"} == set(DOORS) | STREAMS
+    assert ours - {"GET /api/openapi.json"} == set(DOORS)
 
 
-ANSWERING = (Scope.CREATE, Scope.ANSWER)
+# Of each key: whose it is, and what it opens.
+GIVEN: dict[str, tuple[str, tuple[Scope, ...]]] = {
+    "revoked": ("approver", tuple(Scope)),
+    "expired": ("approver", tuple(Scope)),
+    "owner inactive": ("gone", tuple(Scope)),
+    "no scope": ("outsider", ()),
+    "create": ("outsider", (Scope.CREATE,)),
+    "answer": ("outsider", (Scope.ANSWER,)),
+    "read all": ("outsider", (Scope.READ_ALL,)),
+    "admin": ("outsider", (Scope.ADMIN,)),
+    "own": ("outsider", (Scope.CREATE,)),
+    "own without scope": ("outsider", ()),
+    "approver": ("approver", (Scope.CREATE, Scope.ANSWER)),
+    "approver without scope": ("approver", ()),
+    "approver's admin": ("approver", (Scope.ADMIN,)),
+}
 
 
-def keys_of(world: World, run_key: str, run_key_id: int) -> dict[str, str]:
-    outsider, approver = world.people["outsider"], world.people["approver"]
-    made = {
-        name: create_key(name=name, owner_id=outsider.pk, now=NOW)
-        for name in ("revoked", "expired", "stranger")
-    }
-    revoke_key(key_id=made["revoked"][0].pk, now=NOW)
-    type(made["expired"][0]).objects.filter(pk=made["expired"][0].pk).update(
-        expires_at=NOW - timedelta(days=1)
+def header_of(world: World, kind: str) -> dict[str, str]:
+    """The header that a program of this kind sends."""
+    if kind == "none":
+        return {}
+    if kind == "wrong":
+        return {"Authorization": "Bearer sayso_" + "x" * 43}
+    owner, scopes = GIVEN[kind]
+    world.people["gone"] = User.objects.create_user("gone", is_active=False)
+    past = NOW - timedelta(days=1) if kind == "expired" else None
+    key, text = create_key(
+        name=kind, owner_id=world.people[owner].pk, scopes=scopes, expires_at=past, now=NOW
     )
-    answering = create_key(name="answers", owner_id=approver.pk, scopes=ANSWERING, now=NOW)
-    return {
-        "wrong": "sayso_" + "x" * 43,
-        **{name: text for name, (_, text) in made.items()},
-        "own": run_key,
-        "approver": answering[1],
-    }
+    if kind == "revoked":
+        revoke_key(key_id=key.pk, now=NOW)
+    if kind in ("own", "own without scope"):
+        Run.objects.update(api_key=key)
+    return {"Authorization": f"Bearer {text}"}
 
 
 @pytest.mark.parametrize("kind", KEYS)
 def test_every_door_for_every_key(world: World, kind: str) -> None:
     claiming.release(task_id=world.task.pk, user_id=world.people["claimer"].pk, now=NOW)
-    owner = create_key(name="own", owner_id=world.people["outsider"].pk, now=NOW)
-    Run.objects.update(api_key=owner[0])
-    keys = keys_of(world, owner[1], owner[0].pk)
-    headers = {} if kind == "none" else {"Authorization": f"Bearer {keys[kind]}"}
+    headers = header_of(world, kind)
     for route, (method, body, statuses) in DOORS.items():
-        expected = ((*REFUSED, *statuses))[KEYS.index(kind)]
+        expected = 401 if kind in NOBODY else statuses[KEYS.index(kind) - len(NOBODY)]
         path = route.split()[1].replace("{run_id}", str(world.task.run_id))
         path = path.replace("{task_id}", str(world.task.pk)).replace("{slug}", "no-such-agent")
         path = path.replace("{session_id}", str(world.task.session_id))
+        path += "?after=x" if path.endswith("/sse") else ""
         sent = {} if body is None else {"data": json.dumps(body), "content_type": JSON}
+        before = fingerprint(world)
         found = getattr(Client(), method)(path, **sent, headers=headers)
         assert found.status_code == expected, f"{kind} at {route}: {found.text}"
+        if expected >= 400:
+            assert fingerprint(world) == before, f"{kind} changed something at {route}"
         if expected == 401:
             assert found.json() == UNIFORM
 

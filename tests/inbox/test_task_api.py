@@ -3,24 +3,27 @@
 import json
 from datetime import UTC, datetime
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 from django.test import Client
 
 from agentruns.models.runs import Run
 from agentruns.models.steering import ApiKey, Scope
 from agentruns.services.keys import create_key
 from config.api import api
+from inbox import api as inbox_api
 from inbox.models.tasks import HumanTask
 from inbox.services import answering, checking, claiming, ending
-from tests.support.questions import CALL
+from tests.support.questions import CALL, open_task
 
 pytestmark = pytest.mark.django_db
 
 
 class Program:
+    key_id: int
+
     def __init__(self, owner: User, *, may_answer: bool = True) -> None:
         scopes = (Scope.CREATE, Scope.ANSWER) if may_answer else (Scope.CREATE,)
         text = create_key(name="k", owner_id=owner.pk, scopes=scopes, now=datetime.now(UTC))[1]
@@ -138,7 +141,10 @@ def post(program: Program, path: str) -> Any:
 
 def test_who_asked_may_withdraw_the_question(program: Program, task: HumanTask) -> None:
     path = f"/tasks/{task.pk}/cancel"
-    assert post(program, path).status_code == 404
+    # It sees the question, to answer it, but did not ask it.
+    assert "lacks the scope admin" in post(program, path).json()["detail"]
+    assert post(Program(User.objects.create_user("mallory")), path).status_code == 404
+    ApiKey.objects.exclude(owner__username="alice").delete()
     own(program, task)
     for _ in range(2):
         assert post(program, path).json() == {"id": str(task.pk), "state": "cancelled"}
@@ -225,3 +231,143 @@ def test_every_refusal_of_an_answer_is_a_readable_one() -> None:
         and not any(base in api._exception_handlers for base in kind.__mro__[:-3])
     ]
     assert unmapped == []
+
+
+# --- Whose questions a key lists -----------------------------------------------------------------
+
+
+def scoped(owner: User, *scopes: Scope) -> Program:
+    program = Program(owner)
+    made = ApiKey.objects.latest("pk")
+    made.scopes = [scope.value for scope in scopes]
+    made.save()
+    program.key_id = made.pk
+    return program
+
+
+def listed(program: Program, query: str = "") -> set[str]:
+    return {item["id"] for item in program.get(f"/tasks{query}").json()["items"]}
+
+
+@pytest.fixture
+def world(alice: User, outsider: User) -> dict[str, str]:
+    """Ids of questions: of a key's run, of the outsider's own run, and of nobody's."""
+    found = {name: open_task() for name in ("of key", "of outsider", "of nobody")}
+    HumanTask.objects.filter(pk=found["of outsider"].pk).update(requester=outsider)
+    return {name: str(task.pk) for name, task in found.items()}
+
+
+def start(program: Program, task_id: str) -> None:
+    """Let the program be the one that started the question's run."""
+    Run.objects.filter(human_task=UUID(task_id)).update(api_key_id=program.key_id)
+
+
+@pytest.mark.parametrize(
+    ("scopes", "seen"),
+    [
+        ((), {"of key"}),
+        ((Scope.CREATE,), {"of key"}),
+        # What its owner may see, on top.
+        ((Scope.ANSWER,), {"of key", "of outsider"}),
+        ((Scope.READ_ALL,), {"of key", "of outsider", "of nobody"}),
+        ((Scope.ADMIN,), {"of key", "of outsider", "of nobody"}),
+    ],
+)
+def test_a_key_lists_what_its_scopes_show(
+    world: dict[str, str], outsider: User, scopes: tuple[Scope, ...], seen: set[str]
+) -> None:
+    program = scoped(outsider, *scopes)
+    start(program, world["of key"])
+    for query in ("", "?state=open"):
+        assert listed(program, query) == {world[name] for name in seen}
+    for name, task_id in world.items():
+        status = 200 if name in seen else 404
+        assert program.get(f"/tasks/{task_id}").status_code == status
+    assert listed(program, "?state=submitted") == set()
+
+
+def test_a_key_that_answers_lists_what_asks_its_owner_in_a_group_or_by_name(
+    world: dict[str, str], alice: User, outsider: User
+) -> None:
+    assert listed(scoped(alice, Scope.ANSWER)) == set(world.values())
+    HumanTask.objects.get(pk=world["of nobody"]).users.add(outsider)
+    by_name = scoped(outsider, Scope.ANSWER)
+    assert listed(by_name) == {world["of nobody"], world["of outsider"]}
+    assert listed(scoped(outsider, Scope.CREATE)) == set()
+
+
+def test_an_operators_key_that_answers_lists_everything_that_the_operator_sees(
+    world: dict[str, str], outsider: User
+) -> None:
+    outsider.user_permissions.set(Permission.objects.filter(codename="view_humantask"))
+    assert listed(scoped(outsider, Scope.ANSWER)) == set(world.values())
+    assert listed(scoped(outsider)) == set()
+
+
+def test_who_leaves_the_group_lists_nothing_at_the_next_request(
+    world: dict[str, str], alice: User
+) -> None:
+    program = scoped(alice, Scope.ANSWER)
+    alice.groups.clear()
+    assert listed(program) == set()
+
+
+@pytest.mark.parametrize("scopes", [(), (Scope.ANSWER,), (Scope.READ_ALL,)])
+def test_pages_of_questions_follow_each_other_without_gap_or_repeat(
+    alice: User, scopes: tuple[Scope, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox_api, "PAGE", 3)
+    program = scoped(alice, *scopes)
+    wanted = [str(open_task().pk) for _ in range(8)]
+    Run.objects.update(api_key_id=program.key_id)
+    found: list[str] = []
+    query = "?"
+    while query:
+        page = program.get(f"/tasks{query}").json()
+        found += [item["id"] for item in page["items"]]
+        cursor = page["next_cursor"]
+        query = f"?after={cursor.replace('+', '%2B')}" if cursor else ""
+    assert len(found) == 8
+    assert set(found) == set(wanted)
+
+
+@pytest.mark.parametrize(
+    ("scopes", "queries"), [((), 2), ((Scope.ANSWER,), 5), ((Scope.ADMIN,), 2)]
+)
+def test_many_questions_take_as_many_queries_as_few(
+    alice: User,
+    scopes: tuple[Scope, ...],
+    queries: int,
+    django_assert_num_queries: Any,
+) -> None:
+    program = scoped(alice, *scopes)
+    program.get("/tasks")
+    for _ in range(12):
+        open_task()
+    Run.objects.update(api_key_id=program.key_id)
+    with django_assert_num_queries(queries):
+        assert len(listed(program)) == 12
+
+
+def test_who_only_reads_ends_no_session_and_no_question(
+    world: dict[str, str], outsider: User
+) -> None:
+    reader = scoped(outsider, Scope.READ_ALL, Scope.ANSWER, Scope.CREATE)
+    task = HumanTask.objects.get(pk=world["of nobody"])
+    for path in (f"/sessions/{task.session_id}/cancel", f"/tasks/{task.pk}/cancel"):
+        refused = post(reader, path)
+        assert (refused.status_code, refused.json()["detail"]) == (
+            403,
+            "This API key lacks the scope admin.",
+        )
+    task.refresh_from_db()
+    assert task.state == "open"
+
+
+def test_admin_withdraws_anybodys_question_in_its_owners_name(
+    world: dict[str, str], outsider: User
+) -> None:
+    task = HumanTask.objects.get(pk=world["of nobody"])
+    assert post(scoped(outsider, Scope.ADMIN), f"/tasks/{task.pk}/cancel").status_code == 200
+    task.refresh_from_db()
+    assert (task.state, task.closed_by) == ("cancelled", outsider)

@@ -32,5 +32,7 @@ def prepare() -> None:
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     os.environ["SAYSO_HOME"] = home
     os.environ["SAYSO_LOG_LEVEL"] = "WARNING"
+    # Tests poll far faster than programs should.
+    os.environ["SAYSO_API_RATE"] = "0"
     if ON_POSTGRES:
         os.environ["DATABASE_URL"] = DATABASE_URL

@@ -20,6 +20,7 @@ class Reply:
     content_type: str = "text/event-stream; charset=utf-8"
     cut: bool = False
     silent: float = 0.0
+    headers: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -90,6 +91,8 @@ class _Handler(BaseHTTPRequestHandler):
         reply = self.api.replies.pop(0) if self.api.replies else Reply(b"no reply left", 418)
         self.send_response(reply.status)
         self.send_header("Content-Type", reply.content_type)
+        for name, value in reply.headers.items():
+            self.send_header(name, value)
         if reply.cut:
             self.send_header("Content-Length", str(len(reply.body) + 1000))
         self.end_headers()

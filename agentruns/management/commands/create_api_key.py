@@ -1,7 +1,8 @@
 """`manage.py create_api_key`: make a key and show it, once."""
 
 import argparse
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -9,6 +10,27 @@ from django.core.management import BaseCommand, CommandError
 
 from agentruns.models.steering import DeferredHandling, Scope
 from agentruns.services.keys import create_key
+
+UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+# Ten years: whoever wants more wants a key that doesn't expire.
+LONGEST = timedelta(days=3650)
+MOST_A_MINUTE = 1_000_000
+
+
+def duration(text: str) -> timedelta:
+    """Return a duration that was written as 90m, 12h or 30d."""
+    found = re.fullmatch(r"([1-9][0-9]{0,6})([mhd])", text, re.ASCII)
+    length = timedelta(**{UNITS[found[2]]: int(found[1])}) if found else None
+    if length is None or length > LONGEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 90m, 12h or 30d")
+    return length
+
+
+def rate(text: str) -> int:
+    """Return a number of requests a minute; 0 is no limit."""
+    if not re.fullmatch(r"[0-9]{1,7}", text, re.ASCII) or int(text) > MOST_A_MINUTE:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to {MOST_A_MINUTE}")
+    return int(text)
 
 
 class Command(BaseCommand):
@@ -25,6 +47,14 @@ class Command(BaseCommand):
             help="what it opens; can be given several times (runs:create, unless given)",
         )
         parser.add_argument("--client", action="store_true", help="its caller answers, not people")
+        parser.add_argument(
+            "--rate",
+            type=rate,
+            help="requests a minute (the server's default, unless given; 0: no limit)",
+        )
+        parser.add_argument(
+            "--expires-in", type=duration, help="90m, 12h or 30d (never, unless given)"
+        )
 
     def handle(
         self,
@@ -33,16 +63,21 @@ class Command(BaseCommand):
         name: str,
         scopes: list[str] | None,
         client: bool,
+        rate: int | None,
+        expires_in: timedelta | None,
         **options: Any,
     ) -> None:
         user = User.objects.filter(username=owner, is_active=True).first()
         if user is None:
             raise CommandError(f"There is no active user named {owner}.")
+        now = datetime.now(UTC)
         _key, text = create_key(
             name=name,
             owner_id=user.pk,
             scopes=scopes or [Scope.CREATE],
             deferred_handling=DeferredHandling.CLIENT if client else DeferredHandling.INBOX,
-            now=datetime.now(UTC),
+            rate_per_minute=rate,
+            expires_at=now + expires_in if expires_in else None,
+            now=now,
         )
         self.stdout.write(text)
