@@ -116,6 +116,12 @@ def test_a_rule_is_stored_as_it_was_typed_and_shown_the_same(admin: Client, alic
         assert shown in page
 
 
+def test_a_new_rule_begins_with_the_usual_durations(admin: Client) -> None:
+    page = admin.get(ADD).text
+    assert 'value="1 d"' in page
+    assert 'value="30 min"' in page
+
+
 def test_saving_unchanged_says_that_nothing_changed(admin: Client, alice: User) -> None:
     admin.post(ADD, form(alice, reminder_seconds="1 h", context="tenant_id = t"))
     rule = RoutingRule.objects.get()

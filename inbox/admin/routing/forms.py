@@ -19,6 +19,11 @@ URGENCIES = (("normal", "Normal"), ("high", "High"))
 DURATION = 'Such as "1 d", "2 h 30 min" or "90 s".'
 
 
+def _default(name: str) -> Any:
+    column: Any = RoutingRule._meta.get_field(name)
+    return column.default
+
+
 class RuleForm(RuleModelForm):
     context = ContextField(
         required=False,
@@ -34,14 +39,24 @@ class RuleForm(RuleModelForm):
         widget=forms.CheckboxSelectMultiple,
         help_text="The model chooses the urgency: a rule looks at it only where you tick one.",
     )
-    deadline_seconds = DurationField(least=1, most=YEAR, label="Deadline", help_text=DURATION)
+    deadline_seconds = DurationField(
+        least=1,
+        most=YEAR,
+        label="Deadline",
+        initial=_default("deadline_seconds"),
+        help_text=DURATION,
+    )
     reminder_seconds = DurationsField(
         required=False,
         label="Reminders before the deadline",
         help_text='Durations with commas between them, such as "1 h, 10 min". Sent by mail.',
     )
     claim_seconds = DurationField(
-        least=10, most=YEAR, label="A claim lapses after", help_text=DURATION
+        least=10,
+        most=YEAR,
+        label="A claim lapses after",
+        initial=_default("claim_seconds"),
+        help_text=DURATION,
     )
     extend_seconds = DurationField(
         least=0,
@@ -61,6 +76,7 @@ class RuleForm(RuleModelForm):
             *("deadline_seconds", "reminder_seconds", "claim_seconds", "extend_seconds"),
             "language",
         )
+        labels = {"api_key": "API key"}
         help_texts = {
             "position": "Rules are tried from the lowest number up; the first that matches counts.",
             "agent": "Empty: any, and runs of no saved agent.",

@@ -29,7 +29,6 @@ class RoutingRuleAdmin(AuditedAdmin):
         "several",
     )
     list_display_links = ("name",)
-    list_filter = ("is_active",)
     list_select_related = ("agent", "api_key", "fallback_group")
     filter_horizontal = ("groups", "users")
     search_fields = ("name",)
