@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from agentruns.models.runs import SweepMark
 from agentruns.services import sweeps
-from inbox.tasks import expire_due
+from inbox.tasks import deliver_due, expire_due, remind_due
 
 
 def test_healthz_touches_no_database() -> None:
@@ -35,7 +35,8 @@ def test_readyz_says_how_long_ago_each_sweep_ended() -> None:
     assert degraded["status"] == "degraded"
     assert degraded["seconds_since_sweep"]["agentruns.sweep"] < 30
     assert degraded["seconds_since_sweep"]["inbox.expire_due"] is None
-    expire_due()
+    for sweep in (expire_due, remind_due, deliver_due):
+        sweep()
     ready = Client().get("/readyz").json()
     assert (ready["status"], ready["broker"]) == ("ok", "embedded")
 
