@@ -65,7 +65,7 @@ def test_it_shows_which_rule_matches_and_why_earlier_ones_do_not(
     page = admin.post(PAGE, {"request": body(context(tenant_id="t-1")), "urgency": "high"}).text
     tried = words(part(page, "Rules, in order"))
     assert "1 off switched off" in tried
-    assert "2 payers no agent Payer none no tenant_id t-9 t-1 no app_id x nothing no" in tried
+    assert "2 payers no agent Payer none no app_id x nothing no tenant_id t-9 t-1 no" in tried
     assert "3 rest yes urgency high high yes" in tried
     assert "1 more behind the rule that matches" in tried
     assert "behind" not in tried.replace("behind the rule", "")

@@ -72,7 +72,8 @@ class ContextField(forms.CharField):
     def prepare_value(self, value: Any) -> Any:
         if not isinstance(value, Mapping):
             return value
-        return "\n".join(f"{name} = {wanted}" for name, wanted in value.items())
+        # Databases keep no order of keys.
+        return "\n".join(f"{name} = {wanted}" for name, wanted in sorted(value.items()))
 
     def clean(self, value: Any) -> Any:
         lines = [line.strip() for line in super().clean(value).splitlines() if line.strip()]
@@ -83,7 +84,10 @@ class ContextField(forms.CharField):
         return dict(pairs)
 
     def has_changed(self, initial: Any, data: Any) -> bool:
-        return super().has_changed(self.prepare_value(initial), data)
+        try:
+            return bool(self.clean(data) != (initial or {}))
+        except ValidationError:
+            return True
 
 
 def _pair(line: str) -> tuple[str, str]:

@@ -66,7 +66,7 @@ class RoutingRuleAdmin(AuditedAdmin):
     def conditions(self, rule: RoutingRule) -> str:
         lines = [f"agent {rule.agent}"] if rule.agent else []
         lines += [f"key {rule.api_key}"] if rule.api_key else []
-        lines += [f"{name} = {value}" for name, value in rule.context.items()]
+        lines += [f"{name} = {value}" for name, value in sorted(rule.context.items())]
         lines += [f"urgency {' or '.join(rule.urgencies)}"] if rule.urgencies else []
         return _lines(lines) if lines else "all"
 
