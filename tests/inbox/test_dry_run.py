@@ -318,3 +318,17 @@ def test_it_takes_a_fixed_number_of_queries(
         rule_for(alice, approvers, context={"tenant_id": f"t-{number}"})
     with django_assert_num_queries(4):
         foretold(None, "normal", context(tenant_id="t-9"))
+
+
+def test_the_page_takes_as_many_queries_for_many_rules_as_for_one(
+    admin: Client, alice: User, django_assert_max_num_queries: Any
+) -> None:
+    agents = [
+        Agent.objects.create(slug=f"a-{number}", name="A", composition={"layers": []})
+        for number in range(12)
+    ]
+    for agent in agents:
+        rule_for(alice, agent=agent)
+    with django_assert_max_num_queries(16):
+        page = admin.get(PAGE, {"agent": agents[-1].pk})
+    assert "rule 12" in part(page.text, "Outcome")

@@ -1,5 +1,6 @@
 """Try the rules: a request goes in, and what would become of its question comes out."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -188,7 +189,12 @@ class DryRun(View):
 def _shown(form: DryRunForm, found: Outcome) -> dict[str, Any]:
     """The outcome in words."""
     terms = found.terms
-    words = partial(_words, form)
+    sent = form.cleaned_data["sent"]
+    names = {
+        "agent": _name(form, "agent", sent.agent_id),
+        "api_key": _name(form, "api_key", form.key_id()),
+    }
+    words = partial(_words, names)
     return {
         "outcome": found,
         "to_inbox": form.to_inbox(),
@@ -198,25 +204,28 @@ def _shown(form: DryRunForm, found: Outcome) -> dict[str, Any]:
         "claim": in_words(terms.claim_seconds),
         "extend": in_words(terms.extend_seconds) if terms.extend_seconds else "",
         "differing": DifferingVote(terms.differing_vote).label,
-        "context": form.cleaned_data["sent"].context,
+        "context": sent.context,
     }
 
 
-def _words(form: DryRunForm, tried: Tried, condition: Condition) -> tuple[Condition, str, str]:
+def _words(
+    names: Mapping[str, str], tried: Tried, condition: Condition
+) -> tuple[Condition, str, str]:
     """A condition with what it wants and what was found, as text."""
     if condition.what == "agent":
-        return condition, str(tried.rule.agent), _name(form, "agent", condition.found)
+        return condition, str(tried.rule.agent), names["agent"]
     if condition.what == "API key":
-        return condition, str(tried.rule.api_key), _name(form, "api_key", condition.found)
+        return condition, str(tried.rule.api_key), names["api_key"]
     wanted = condition.wanted
     shown = " or ".join(wanted) if isinstance(wanted, list) else str(wanted)
     return condition, shown, "nothing" if condition.found is None else str(condition.found)
 
 
-def _name(form: DryRunForm, field: str, pk: object) -> str:
+def _name(form: DryRunForm, field: str, pk: int | None) -> str:
+    """What the request's agent or key is called, for those who may know."""
     if pk is None:
         return "none"
     if field not in form.fields:
         return "another"
-    found = form.fields[field].queryset.filter(pk=pk).first()  # type: ignore[attr-defined]
-    return str(found or "another")
+    choices: Any = form.fields[field]
+    return str(choices.queryset.filter(pk=pk).first() or "another")
