@@ -332,3 +332,19 @@ def test_the_page_takes_as_many_queries_for_many_rules_as_for_one(
     with django_assert_max_num_queries(16):
         page = admin.get(PAGE, {"agent": agents[-1].pk})
     assert "rule 12" in part(page.text, "Outcome")
+
+
+def test_runs_and_agents_lead_to_it(admin: Client, alice: User) -> None:
+    agent = Agent.objects.create(slug="a", name="Payer", composition={"layers": []})
+    for name, pk in (("run", str(ask())), ("agent", str(agent.pk))):
+        page = admin.get(reverse(f"admin:agentruns_{name}_change", args=[pk])).text
+        link = f"{PAGE}?{name}={pk}"
+        assert link in page
+        assert admin.get(link).status_code == 200
+
+
+def test_who_may_not_try_rules_is_not_led_there(alice: User) -> None:
+    run_id = ask()
+    page = staff("view_run").get(reverse("admin:agentruns_run_change", args=[run_id]))
+    assert page.status_code == 200
+    assert PAGE not in page.text
