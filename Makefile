@@ -19,10 +19,12 @@ test: $(VENV)/.dev ## Run the tests on SQLite, then what touches the database on
 		SAYSO_TEST_DB=postgres $(BIN)/pytest $(PYTEST_ARGS) $(wildcard tests/agentruns tests/inbox tests/races); \
 	fi
 
-soak: $(VENV)/.dev ## Ten minutes of random kills, and the races in their thousands (SECONDS=600 RACES=10000)
+soak: $(VENV)/.dev ## Ten minutes of random kills; races and requests in their thousands (SECONDS=600 RACES=10000 EXAMPLES=10000)
 	SAYSO_TEST_SOAK_SECONDS=$(or $(SECONDS),600) SAYSO_TEST_RACES=$(or $(RACES),10000) \
 		$(BIN)/pytest -s --timeout 7200 tests/faults/test_soak.py tests/races
 	SAYSO_TEST_DB=postgres SAYSO_TEST_RACES=$(or $(RACES),10000) $(BIN)/pytest --timeout 7200 tests/races
+	SAYSO_TEST_EXAMPLES=$(or $(EXAMPLES),10000) $(BIN)/pytest --timeout 7200 \
+		tests/properties/test_non_interference.py
 
 check: $(VENV)/.dev ## Format, lint, types, import contracts, migrations, templates
 	$(BIN)/ruff format --check .

@@ -10,7 +10,9 @@ from django.urls import reverse
 from agentruns import queries as runs
 from inbox import standing
 from inbox.models.delivery import Notification
+from inbox.models.routing import RoutingRule
 from inbox.models.tasks import HumanTask, TaskState
+from inbox.services.rules import rules_that_cannot_be_met
 
 MOST = 50
 # Of open questions, nearest deadline first, so many are looked at.
@@ -57,6 +59,11 @@ def sections() -> list[Section]:
             list(unanswerable())[:MOST],
         ),
         Section(
+            "Rules that can't be met",
+            "What they route ends as unavailable at once. Name other people, or a fallback group.",
+            [_rule(rule, text) for rule, text in rules_that_cannot_be_met()],
+        ),
+        Section(
             "Mails that were given up",
             "The mail server refused them for hours; the questions wait in the inbox all the same.",
             _mails(),
@@ -73,6 +80,10 @@ def sections() -> list[Section]:
 def _run(found: runs.Troubled) -> Row:
     url = reverse("admin:agentruns_run_change", args=[found.id])
     return Row(f"{found.id}: {found.what}", url, found.since)
+
+
+def _rule(rule: RoutingRule, text: str) -> Row:
+    return Row(f"{rule}: {text}", reverse("admin:inbox_routingrule_change", args=[rule.pk]))
 
 
 def unanswerable() -> Iterable[Row]:

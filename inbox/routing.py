@@ -38,7 +38,7 @@ def conditions(rule: RoutingRule, asked: Asked) -> list[Condition]:
         found.append(_equal("agent", rule.agent_id, asked.agent_id))
     if rule.api_key_id is not None:
         found.append(_equal("API key", rule.api_key_id, asked.api_key_id))
-    for name, value in rule.context.items():
+    for name, value in sorted(rule.context.items()):
         found.append(_equal(name, str(value), asked.context.get(name)))
     if rule.urgencies:
         holds = asked.urgency in rule.urgencies

@@ -1,5 +1,6 @@
 """Celery's doors: one call each."""
 
+import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from inbox.services import delivery, ending, reminding
 
 # The next tick goes on where one tick stops.
 SECONDS = 4.0
+_DELIVERING = threading.Lock()
 
 
 @shared_task(name="inbox.expire_due")
@@ -30,7 +32,13 @@ def remind_due() -> None:
 @shared_task(name="inbox.deliver_due")
 def deliver_due() -> None:
     """Send the mails that are due."""
-    _until_done("inbox.deliver_due", delivery.BATCH, delivery.deliver_due)
+    # A mail server may be slow: it gets one thread of this process, and deadlines keep the others.
+    if _DELIVERING.acquire(blocking=False):
+        try:
+            _until_done("inbox.deliver_due", delivery.BATCH, delivery.deliver_due)
+            sweeps.mark("inbox.deliver_due")
+        finally:
+            _DELIVERING.release()
 
 
 def _until_done(name: str, size: int, sweep: Callable[..., int]) -> None:

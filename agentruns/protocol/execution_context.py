@@ -66,6 +66,9 @@ def context_of(layers: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _config(given: Any) -> Mapping[str, Any]:
-    # A config may be JSON text that holds it.
-    found = json.loads(given) if isinstance(given, str) else given
+    # A config may be JSON text that holds it; of text that is none, the run fails by itself.
+    try:
+        found = json.loads(given) if isinstance(given, str) else given
+    except (ValueError, RecursionError):
+        return {}
     return found if isinstance(found, Mapping) else {}

@@ -20,7 +20,7 @@ from inbox.models.tasks import TaskState
 
 logger = logging.getLogger(__name__)
 
-BATCH = 50
+BATCH = 10
 # Between one try and the next; after the last try it is given up.
 DELAYS = (
     timedelta(minutes=1),

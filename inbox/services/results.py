@@ -60,12 +60,14 @@ def _message(answer: Answer, agreed: int) -> str:
     label = answer.action.label
     if agreed > 1:
         text = ngettext(
-            "%(count)d approver chose %(label)s.", "%(count)d approvers chose %(label)s.", agreed
+            "%(count)d approver chose %(action)s.",
+            "%(count)d approvers chose %(action)s.",
+            agreed,
         )
-        return text % {"count": agreed, "label": label}
+        return text % {"count": agreed, "action": label}
     if answer.note:
-        return _("An approver chose %(label)s and left a note.") % {"label": label}
-    return _("An approver chose %(label)s.") % {"label": label}
+        return _("An approver chose %(action)s and left a note.") % {"action": label}
+    return _("An approver chose %(action)s.") % {"action": label}
 
 
 def render(args: AskHumanToolArgs, answer: Answer, votes: Sequence[Answer] = ()) -> str:
@@ -82,9 +84,9 @@ def _filled(args: AskHumanToolArgs, answer: Answer) -> list[str]:
     lines = [
         f"{field.label}: {_shown(field, answer.values.get(field.name))}" for field in args.fields
     ]
-    lines.append(_("Decision: %(label)s") % {"label": answer.action.label})
+    lines.append(f"{_('Decision')}: {answer.action.label}")
     if answer.note:
-        lines.append(_("Note: %(text)s") % {"text": answer.note})
+        lines.append(f"{_('Note')}: {answer.note}")
     return lines
 
 

@@ -9,7 +9,6 @@ from django.test import Client
 from django.urls import reverse
 
 from agentruns.models.steering import Agent, AskHumanPolicy
-from inbox.models.routing import RoutingRule
 from inbox.models.tasks import HumanTask, TaskState
 from tests.support.questions import CALL, open_task
 
@@ -121,18 +120,6 @@ def test_staff_without_rights_see_nothing(task: HumanTask) -> None:
     client.force_login(User.objects.create_user("clerk", is_staff=True))
     for name in (*EDITABLE, *READ_ONLY):
         assert client.get(reverse(f"admin:{name}_changelist")).status_code == 403
-
-
-def test_a_rule_is_saved_with_its_people(admin: Client, alice: User) -> None:
-    form = {"name": "R", "position": 1, "deadline_seconds": 1, "users": [alice.pk]}
-    form |= {"claim_seconds": 600, "extend_seconds": 0, "quorum": 1, "differing_vote": "waits"}
-    form |= {"context": "{}", "urgencies": "[]", "reminder_seconds": "[]"}
-    admin.post(reverse("admin:inbox_routingrule_add"), {**form, "is_active": "on"})
-    assert list(RoutingRule.objects.get().users.all()) == [alice]
-    page = admin.post(
-        reverse("admin:inbox_routingrule_add"), {**form, "name": "S", "deadline_seconds": 0}
-    )
-    assert "greater than or equal to 1" in page.content.decode()
 
 
 def test_hidden_characters_are_marks_in_the_admin_too(admin: Client) -> None:

@@ -237,6 +237,29 @@ def test_two_sweeps_send_each_mail_once_and_hold_no_transaction(
     assert recipients(server) == ["alice@example.com", "bob@example.com"]
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_slow_mail_server_keeps_one_thread_and_no_deadline_waiting(
+    told: HumanTask, server: MailServer
+) -> None:
+    with server.busy:
+        slow = threading.Thread(target=_tick)
+        slow.start()
+        wait_until(lambda: server.connections == 1)
+        HumanTask.objects.update(expires_at=NOW - timedelta(days=400))
+        tasks.deliver_due()
+        tasks.expire_due()
+        assert HumanTask.objects.get().state == "expired"
+        assert server.connections == 1
+    slow.join()
+
+
+def _tick() -> None:
+    try:
+        tasks.deliver_due()
+    finally:
+        connection.close()
+
+
 def wait_until(condition: Callable[[], bool]) -> None:
     give_up = time.monotonic() + 10
     while not condition():

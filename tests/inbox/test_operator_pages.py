@@ -5,13 +5,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import Group, Permission, User
 from django.test import Client
 from django.urls import reverse
 
 from agentruns import worker
 from agentruns.models.runs import Run, RunStatus, SweepMark
 from agentruns.services import creating
+from inbox.models.routing import RoutingRule
 from inbox.models.tasks import HumanTask
 from tests.support.people import answer, approvers
 from tests.support.questions import ask, open_task
@@ -209,11 +210,11 @@ def test_a_question_whose_people_left_is_shown(
     task = open_task()
     HumanTask.objects.update(quorum=2)
     assert str(task.pk) not in operator.get(reverse(ATTENTION)).text
-    with django_assert_num_queries(14):
+    with django_assert_num_queries(15):
         operator.get(reverse(ATTENTION))
     for _ in range(5):
         open_task()
-    with django_assert_num_queries(14):
+    with django_assert_num_queries(15):
         operator.get(reverse(ATTENTION))
     ben.is_active = False
     ben.save()
@@ -223,3 +224,9 @@ def test_a_question_whose_people_left_is_shown(
 def test_sweeps_that_stand_still_are_shown(operator: Client) -> None:
     SweepMark.objects.create(name="agentruns.sweep", at=datetime.now(UTC) - timedelta(minutes=10))
     assert "agentruns.sweep: 600 seconds ago" in operator.get(reverse(ATTENTION)).text
+
+
+def test_rules_that_became_impossible_are_shown(operator: Client) -> None:
+    rule = RoutingRule.objects.create(name="Two of them", quorum=2)
+    rule.groups.set([Group.objects.create(name="pair")])
+    assert "Two of them: 2 people must agree" in operator.get(reverse(ATTENTION)).text

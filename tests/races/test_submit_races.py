@@ -54,7 +54,7 @@ def decisions_in_lock_step(close: Close, people: list[User]) -> int:
                 # Numbered by person, so that only the decision itself is raced for.
                 TaskEvent.objects.create(
                     task=task,
-                    number=user.pk,
+                    number=1_000 + user.pk,
                     type="submitted",
                     actor=user,
                     created_at=datetime.now(UTC),
