@@ -1,7 +1,6 @@
 """The product's own words in results: English, or the language that the rule names."""
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,7 +8,6 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import translation
-from django.utils.translation import trans_real
 
 from agentruns.models.runs import Run
 from inbox.models.people import Profile
@@ -31,18 +29,6 @@ CHINESE = {
     "An operator cancelled the question.": "运维人员取消了该问题。",
     "Nobody was available to answer.": "没有可以作答的人。",
 }
-
-
-@pytest.fixture(autouse=True)
-def catalogue() -> Iterator[None]:
-    """These words as translated here, whatever the catalogue calls them."""
-    known: Any = trans_real.translation("zh-hans")
-    before = {text: known._catalog.get(text) for text in CHINESE}
-    for text, translated in CHINESE.items():
-        known._catalog[text] = translated
-    yield
-    for text, translated in before.items():
-        known._catalog[text] = text if translated is None else translated
 
 
 def answered(task: HumanTask, user: User, note: str = "") -> dict[str, Any]:
