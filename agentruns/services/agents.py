@@ -46,6 +46,9 @@ def change_composition(
         if _same(agent.composition, composition):
             return base_version
         number = base_version + 1
+        if not AgentVersion.objects.filter(agent=agent_id, number=base_version).exists():
+            # An agent that was not made by our forms.
+            _record(agent_id, base_version, agent.composition, None, agent.updated_at)
         mine.update(version=number, composition=composition, updated_at=now)
         _record(agent_id, number, composition, actor_id, now)
     return number

@@ -154,6 +154,17 @@ def test_a_change_is_a_new_version_and_the_same_again_is_none(admin: Client, age
 
 
 @pytest.mark.django_db
+def test_what_was_there_before_the_first_change_is_a_version_too(admin: Client) -> None:
+    agent = Agent.objects.create(slug="old", name="Old", composition={"layers": []})
+    new = {"layers": [{"name": "prompt", "type": "plain.prompt"}]}
+    agents.change_composition(
+        agent_id=agent.pk, composition=new, base_version=1, actor_id=None, now=NOW
+    )
+    found = {version.number: version.composition for version in agent.versions.all()}
+    assert found == {1: {"layers": []}, 2: new}
+
+
+@pytest.mark.django_db
 def test_the_second_of_two_admins_learns_of_the_first(admin: Client, agent: Agent) -> None:
     change(admin, agent, instructions="First.")
     page = change(admin, agent, instructions="Second.")

@@ -14,6 +14,7 @@ from django.db import transaction
 
 from agentruns.demo.agents import DEMO_AGENTS
 from agentruns.models.steering import Agent, DeferredHandling, Scope
+from agentruns.services.agents import first_version
 from agentruns.services.creating import start_agent
 from agentruns.services.keys import create_key
 from inbox.models.routing import RoutingRule
@@ -86,7 +87,7 @@ def _person(role: str, approvers: Group) -> tuple[User, dict[str, str]]:
 
 def _agents() -> None:
     for agent in DEMO_AGENTS:
-        Agent.objects.get_or_create(
+        saved, made = Agent.objects.get_or_create(
             slug=agent.slug,
             defaults={
                 "name": agent.name,
@@ -95,6 +96,8 @@ def _agents() -> None:
                 "composition": agent.composition,
             },
         )
+        if made:
+            first_version(agent=saved, actor_id=None, now=datetime.now(UTC))
 
 
 def _keys(users: dict[str, tuple[User, dict[str, str]]]) -> dict[str, str]:
