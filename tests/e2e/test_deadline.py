@@ -12,7 +12,7 @@ def test_a_question_times_out_and_the_agent_reacts(demo: Demo, chromium: Browser
     admin = Person(demo, chromium, "admin")
     admin.page.goto(f"{admin.url}/admin/inbox/routingrule/")
     admin.page.get_by_role("link", name="Approvers").click()
-    admin.page.fill("#id_deadline_seconds", "2")
+    admin.page.fill("#id_deadline_seconds", "2 s")
     admin.page.get_by_role("button", name="Save", exact=True).click()
     expect(admin.page.locator(".success")).to_be_visible()
     admin.page.goto(f"{admin.url}/runs/new/")

@@ -63,7 +63,7 @@ class EmbeddedSite:
                 stderr=subprocess.STDOUT,
             )
 
-    def wait_until_ready(self, seconds: float = 30) -> None:
+    def wait_until_ready(self, seconds: float = 90) -> None:
         """Raises `AssertionError` with the output when the site doesn't come up."""
         give_up = time.monotonic() + seconds
         while time.monotonic() < give_up and self.process.poll() is None:
