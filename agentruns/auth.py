@@ -2,12 +2,11 @@
 
 from datetime import timedelta
 
-from django.db.models import Q
-from django.db.models.functions import Now
 from django.http import HttpRequest
 from django.utils import timezone
 
 from agentruns.models.steering import ApiKey
+from agentruns.services import statements
 from agentruns.services.keys import key_digest
 
 # `last_used_at` is for people; writing it at every request would cost more than it tells.
@@ -29,12 +28,7 @@ def authenticate(header: str | None) -> ApiKey:
     scheme, _, text = (header or "").partition(" ")
     if scheme.lower() != "bearer" or not text:
         raise Unauthorized(Unauthorized.__doc__)
-    alive = Q(expires_at__isnull=True) | Q(expires_at__gt=Now())
-    key = (
-        ApiKey.objects.select_related("owner", "policy")
-        .filter(alive, digest=key_digest(text.strip()), revoked_at=None, owner__is_active=True)
-        .first()
-    )
+    key = statements.living_key(key_digest(text.strip()))
     if key is None:
         raise Unauthorized(Unauthorized.__doc__)
     _note_use(key)

@@ -284,20 +284,21 @@ def cursor_text(position: int) -> str:
 
 def events_after(run_id: UUID, *, after: int, limit: int) -> list[WireEvent]:
     """Return up to `limit` events of the run behind the packed cursor `after`, in order."""
-    rows = RunEvent.objects.filter(run_id=run_id, position__gt=min(after, LAST_POSITION)).order_by(
-        "position"
-    )[:limit]
-    return [_wire_event(row) for row in rows]
+    later = RunEvent.objects.filter(run_id=run_id, position__gt=min(after, LAST_POSITION))
+    rows = later.order_by("position").values_list("position", "type", "data", "created_at")
+    return [_wire_event(run_id, *row) for row in rows[:limit]]
 
 
-def _wire_event(row: RunEvent) -> WireEvent:
-    cursor = cursor_text(row.position)
+def _wire_event(
+    run_id: UUID, position: int, kind: str, data: str, created_at: datetime
+) -> WireEvent:
+    cursor = cursor_text(position)
     # Put together as text: `data` stays byte for byte what was recorded.
     envelope = (
-        f'{{"id":"{cursor}","run_id":"{row.run_id}","created_at":"{wire_time(row.created_at)}",'
-        f'"type":"{row.type}","data":{row.data}}}'
+        f'{{"id":"{cursor}","run_id":"{run_id}","created_at":"{wire_time(created_at)}",'
+        f'"type":"{kind}","data":{data}}}'
     )
-    return WireEvent(row.position, cursor, row.type, envelope)
+    return WireEvent(position, cursor, kind, envelope)
 
 
 @dataclass(frozen=True)
