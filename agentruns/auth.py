@@ -5,8 +5,8 @@ from datetime import timedelta
 from django.http import HttpRequest
 from django.utils import timezone
 
+from agentruns import statements
 from agentruns.models.steering import ApiKey
-from agentruns.services import statements
 from agentruns.services.keys import key_digest
 
 # `last_used_at` is for people; writing it at every request would cost more than it tells.

@@ -22,6 +22,7 @@ from django.db.models import (
 )
 from django.db.models.functions import Now
 
+from agentruns import statements
 from agentruns.models.runs import TERMINAL, Run, RunEvent, RunStatus, SweepMark
 from agentruns.models.steering import Agent
 from agentruns.protocol.runs import HISTORY_LAYER_NAME
@@ -284,21 +285,18 @@ def cursor_text(position: int) -> str:
 
 def events_after(run_id: UUID, *, after: int, limit: int) -> list[WireEvent]:
     """Return up to `limit` events of the run behind the packed cursor `after`, in order."""
-    later = RunEvent.objects.filter(run_id=run_id, position__gt=min(after, LAST_POSITION))
-    rows = later.order_by("position").values_list("position", "type", "data", "created_at")
-    return [_wire_event(run_id, *row) for row in rows[:limit]]
+    rows = statements.events_after(run_id, min(after, LAST_POSITION), limit)
+    return [_wire_event(row) for row in rows]
 
 
-def _wire_event(
-    run_id: UUID, position: int, kind: str, data: str, created_at: datetime
-) -> WireEvent:
-    cursor = cursor_text(position)
+def _wire_event(row: RunEvent) -> WireEvent:
+    cursor = cursor_text(row.position)
     # Put together as text: `data` stays byte for byte what was recorded.
     envelope = (
-        f'{{"id":"{cursor}","run_id":"{run_id}","created_at":"{wire_time(created_at)}",'
-        f'"type":"{kind}","data":{data}}}'
+        f'{{"id":"{cursor}","run_id":"{row.run_id}","created_at":"{wire_time(row.created_at)}",'
+        f'"type":"{row.type}","data":{row.data}}}'
     )
-    return WireEvent(position, cursor, kind, envelope)
+    return WireEvent(row.position, cursor, row.type, envelope)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from django.db.models import Max
 
+from agentruns import statements
 from agentruns.models.runs import RunEvent
-from agentruns.services import statements
 
 _SEQUENCE_BITS = 20
 

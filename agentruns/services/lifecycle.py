@@ -12,11 +12,11 @@ from django.db import transaction
 from django.db.models import Case, Max, QuerySet, When
 from django.db.models.functions import Now
 
-from agentruns import crashpoints, handoff, secrets
+from agentruns import crashpoints, handoff, secrets, statements
 from agentruns.models.runs import Run, RunEvent, RunStatus
 from agentruns.models.steering import DeferredHandling
 from agentruns.protocol.runs import HISTORY_LAYER_NAME
-from agentruns.services import events, hints, statements
+from agentruns.services import events, hints
 from agentruns.services.clock import database_now
 from agentruns.services.events import NewEvent
 from agentruns.services.snapshots import snapshot_digest

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.db import connection
 
-from agentruns.models.runs import Run, RunStatus
+from agentruns.models.runs import Run, RunEvent, RunStatus
 from agentruns.models.steering import ApiKey
 
 # The database's clock, and the same plus a lease.
@@ -85,6 +85,15 @@ def add_events(run_id: UUID, rows: Sequence[tuple[int, str, str, datetime]]) -> 
                 f"VALUES {places}",
                 [value for *row, at in part for value in (run, *row, adapt(at))],
             )
+
+
+def events_after(run_id: UUID, position: int, limit: int) -> list[RunEvent]:
+    """Return up to `limit` of the run's events behind a position, in order."""
+    sql = (
+        "SELECT id, run_id, position, type, data, created_at FROM agentruns_runevent "
+        "WHERE run_id = %s AND position > %s ORDER BY position LIMIT %s"
+    )
+    return list(RunEvent.objects.raw(sql, [_id(run_id), position, limit]))
 
 
 def _id(run_id: UUID) -> Any:
