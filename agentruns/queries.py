@@ -22,6 +22,7 @@ from django.db.models import (
 )
 from django.db.models.functions import Now
 
+from agentruns import statements
 from agentruns.models.runs import TERMINAL, Run, RunEvent, RunStatus, SweepMark
 from agentruns.models.steering import Agent
 from agentruns.protocol.runs import HISTORY_LAYER_NAME
@@ -291,9 +292,7 @@ def cursor_text(position: int) -> str:
 
 def events_after(run_id: UUID, *, after: int, limit: int) -> list[WireEvent]:
     """Return up to `limit` events of the run behind the packed cursor `after`, in order."""
-    rows = RunEvent.objects.filter(run_id=run_id, position__gt=min(after, LAST_POSITION)).order_by(
-        "position"
-    )[:limit]
+    rows = statements.events_after(run_id, min(after, LAST_POSITION), limit)
     return [_wire_event(row) for row in rows]
 
 

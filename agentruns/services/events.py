@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django.db.models import Max
 
+from agentruns import statements
 from agentruns.models.runs import RunEvent
 
 _SEQUENCE_BITS = 20
@@ -50,14 +51,6 @@ def append(*, run_id: UUID, events: Sequence[NewEvent], last: int | None = None)
     rows = []
     for event in events:
         last = max(first_position(event.created_at), last + 1)
-        rows.append(
-            RunEvent(
-                run_id=run_id,
-                position=last,
-                type=event.type,
-                data=event.data,
-                created_at=event.created_at,
-            )
-        )
-    RunEvent.objects.bulk_create(rows)
+        rows.append((last, event.type, event.data, event.created_at))
+    statements.add_events(run_id, rows)
     return last

@@ -9,10 +9,10 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Case, F, Max, QuerySet, When
+from django.db.models import Case, Max, QuerySet, When
 from django.db.models.functions import Now
 
-from agentruns import crashpoints, handoff, secrets
+from agentruns import crashpoints, handoff, secrets, statements
 from agentruns.models.runs import Run, RunEvent, RunStatus
 from agentruns.models.steering import DeferredHandling
 from agentruns.protocol.execution_context import context_of
@@ -86,8 +86,8 @@ def storable(text: str) -> str:
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
 
 
-def _lease() -> Any:
-    return database_now(plus=timedelta(seconds=settings.SAYSO_LEASE_SECONDS))
+def _lease() -> timedelta:
+    return timedelta(seconds=settings.SAYSO_LEASE_SECONDS)
 
 
 def claim_run(*, run_id: UUID, now: datetime) -> ClaimedRun | None:
@@ -95,16 +95,9 @@ def claim_run(*, run_id: UUID, now: datetime) -> ClaimedRun | None:
 
     A run whose request can't be decrypted fails here, visibly.
     """
-    taken = Run.objects.filter(id=run_id, status=RunStatus.QUEUED).update(
-        status=RunStatus.RUNNING,
-        attempt=F("attempt") + 1,
-        lease_expires_at=_lease(),
-        started_at=now,
-        updated_at=now,
-    )
-    if not taken:
+    run = statements.claim(run_id, lease=_lease(), now=now, returning=_CLAIMED)
+    if run is None:
         return None
-    run = Run.objects.only(*_CLAIMED).get(id=run_id)
     # A first attempt finds the first event alone, whose position follows from its moment.
     first = run.attempt == 1
     last = events.first_position(run.created_at) if first else last_position(run_id)
@@ -150,11 +143,8 @@ def _own_snapshot(parent: Run) -> Any:
     return snapshot
 
 
-def _hold(run_id: UUID, attempt: int, **changes: Any) -> None:
-    held = Run.objects.filter(id=run_id, status=RunStatus.RUNNING, attempt=attempt).update(
-        **changes
-    )
-    if not held:
+def _hold(run_id: UUID, attempt: int, *, lease: timedelta | None, **changes: Any) -> None:
+    if not statements.change_held(run_id, attempt, lease=lease, changes=changes):
         raise Fenced(Fenced.__doc__)
 
 
@@ -182,7 +172,7 @@ def append_events(
     Raises `Fenced`.
     """
     with transaction.atomic():
-        _hold(run_id, attempt, updated_at=now, lease_expires_at=_lease())
+        _hold(run_id, attempt, lease=_lease(), updated_at=now)
         last = events.append(run_id=run_id, events=new, last=last)
         hints.run_has_news(run_id)
         crashpoints.reach("append:before_commit")
@@ -199,13 +189,13 @@ def last_position(run_id: UUID) -> int | None:
 
 def renew_lease(*, run_id: UUID, attempt: int) -> None:
     """Keep a quiet attempt alive. Raises `Fenced`."""
-    _hold(run_id, attempt, lease_expires_at=_lease())
+    _hold(run_id, attempt, lease=_lease())
 
 
 def release_run(*, run_id: UUID, attempt: int, now: datetime) -> None:
     """Give a run back unfinished, for another worker. Raises `Fenced`."""
     with transaction.atomic():
-        _hold(run_id, attempt, status=RunStatus.QUEUED, lease_expires_at=None, updated_at=now)
+        _hold(run_id, attempt, lease=None, status=RunStatus.QUEUED, updated_at=now)
         hints.run_is_queued(run_id)
         crashpoints.reach("release:before_commit")
     crashpoints.reach("release:after_commit")
@@ -228,6 +218,7 @@ def finish_run(
         _hold(
             run_id,
             attempt,
+            lease=None,
             status=ending.status,
             output=ending.output,
             deferred_call=ending.deferred_call,
@@ -237,11 +228,11 @@ def finish_run(
             error=ending.error,
             reason=ending.reason,
             usage=ending.usage,
-            retry_at=_retry_at() if ending.transient else None,
-            lease_expires_at=None,
             finished_at=now,
             updated_at=now,
         )
+        if ending.transient:
+            Run.objects.filter(id=run_id).update(retry_at=_retry_at())
         terminal = NewEvent(TERMINAL_EVENTS[ending.status], ending.terminal, now)
         events.append(run_id=run_id, events=[*new, terminal], last=last)
         if ending.deferred_call is not None:

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 
 from agentruns import queries, secrets
 from agentruns.execution import compact
@@ -251,3 +251,12 @@ def test_runs_are_kept_unless_a_setting_says_how_long(settings: Any) -> None:
     assert sweeps.forget(now=NOW) == 1
     assert set(Run.objects.values_list("id", flat=True)) == {recent.run_id, asked_people.id}
     assert not RunEvent.objects.filter(run_id=claim.run_id).exists()
+
+
+def test_an_old_sqlite_claims_in_two_statements(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection.features, "can_return_columns_from_insert", False)
+    run_id = queued()
+    claimed = lifecycle.claim_run(run_id=run_id, now=NOW)
+    assert claimed is not None
+    assert claimed.attempt == 1
+    assert lifecycle.claim_run(run_id=run_id, now=NOW) is None
