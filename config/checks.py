@@ -11,6 +11,7 @@ from django.apps import AppConfig
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A004
 from django.core.exceptions import ImproperlyConfigured
+from django.db import connection
 
 from agentruns import crashpoints
 from config.env import PREFIX, known_variables
@@ -110,6 +111,38 @@ def _static_files_not_collected() -> Iterator[CheckMessage]:
         )
 
 
+def _several_processes_on_sqlite() -> Iterator[CheckMessage]:
+    if settings.SAYSO_REDIS_URL and connection.vendor == "sqlite":
+        yield Warning(
+            "REDIS_URL means several processes, and they would share one SQLite file.",
+            hint="Set DATABASE_URL to a PostgreSQL database, or unset REDIS_URL.",
+            id="sayso.W003",
+        )
+
+
+def _open_metrics() -> Iterator[CheckMessage]:
+    if _is_public() and not settings.SAYSO_METRICS_TOKEN:
+        yield Warning(
+            "Anybody may read /metrics.",
+            hint="Set SAYSO_METRICS_TOKEN, or have the proxy refuse the address.",
+            id="sayso.W004",
+        )
+
+
+def _home_for_everybody() -> Iterator[CheckMessage]:
+    home = Path(settings.SAYSO_HOME)
+    if _is_public() and home.exists() and home.stat().st_mode & 0o007:
+        yield Warning(
+            "Everybody on this host can look into SAYSO_HOME, where keys and data are.",
+            hint=f"chmod o-rwx {home}",
+            id="sayso.W005",
+        )
+
+
+def _is_public() -> bool:
+    return urlsplit(settings.SAYSO_BASE_URL).scheme == "https"
+
+
 CHECKS: tuple[Callable[[], Iterator[CheckMessage]], ...] = (
     _debug_in_production,
     _weak_secret_key,
@@ -120,6 +153,9 @@ CHECKS: tuple[Callable[[], Iterator[CheckMessage]], ...] = (
     _unknown_crash_point,
     _unknown_variables,
     _static_files_not_collected,
+    _several_processes_on_sqlite,
+    _open_metrics,
+    _home_for_everybody,
 )
 
 

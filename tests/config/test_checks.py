@@ -4,9 +4,11 @@ import os
 import secrets
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from cryptography.fernet import Fernet
+from django.db import connection
 from django.test import override_settings
 
 from config.checks import check_configuration, is_loopback, refuse_unsafe
@@ -29,7 +31,7 @@ def test_the_default_set_up_has_nothing_to_say() -> None:
     assert ids() == set()
 
 
-@override_settings(DEBUG=True, SAYSO_BASE_URL="https://sayso.example")
+@override_settings(DEBUG=True, SAYSO_BASE_URL="https://sayso.example", SAYSO_METRICS_TOKEN="x")
 def test_debug_pages_on_an_https_site_are_an_error() -> None:
     assert ids() == {"sayso.E001"}
 
@@ -56,13 +58,36 @@ def test_a_missing_encryption_key_is_an_error() -> None:
     assert ids() == {"sayso.E004"}
 
 
+@override_settings(SAYSO_REDIS_URL="redis://127.0.0.1:1/0")
+def test_several_processes_on_one_sqlite_file_are_a_warning() -> None:
+    assert ids() == (set() if connection.vendor == "postgresql" else {"sayso.W003"})
+
+
+@override_settings(SAYSO_BASE_URL="https://sayso.example")
+def test_metrics_open_to_anybody_are_a_warning() -> None:
+    assert ids() == {"sayso.W004"}
+    with override_settings(SAYSO_METRICS_TOKEN="x"):
+        assert ids() == set()
+
+
+def test_a_home_open_to_everybody_is_a_warning(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    public = {"SAYSO_BASE_URL": "https://sayso.example", "SAYSO_METRICS_TOKEN": "x"}
+    with override_settings(SAYSO_HOME=tmp_path, **public):
+        assert ids() == {"sayso.W005"}
+        tmp_path.chmod(0o750)
+        assert ids() == set()
+
+
 @pytest.mark.parametrize("address", ["http://sayso.example", "http://10.0.0.5", "http://[fe80::1]"])
 def test_plain_http_off_this_machine_is_an_error(address: str) -> None:
     with override_settings(SAYSO_BASE_URL=address):
         assert ids() == {"sayso.E005"}
 
 
-@override_settings(SAYSO_CRASH_AT="claim:before", SAYSO_BASE_URL="https://sayso.example")
+@override_settings(
+    SAYSO_CRASH_AT="claim:before", SAYSO_BASE_URL="https://sayso.example", SAYSO_METRICS_TOKEN="x"
+)
 def test_a_crash_point_in_production_is_an_error() -> None:
     assert ids() == {"sayso.E006"}
 
