@@ -24,6 +24,7 @@ def recorded_kinds() -> set[str]:
             if isinstance(node, ast.keyword)
             and node.arg == "kind"
             and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
         }
     return found
 
