@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from django.contrib.auth.models import User
 from django.urls import reverse
 
-from agentruns import queries as runs
+from agentruns import queries, troubles
 from inbox import standing
 from inbox.models.delivery import Notification
 from inbox.models.routing import RoutingRule
@@ -45,13 +45,13 @@ def sections() -> list[Section]:
         Section(
             "Answered, and the agent did not go on",
             "The answer is kept. Try the run again once its cause is gone.",
-            [_run(found) for found in runs.failed_after_answers(limit=MOST)],
+            [_run(found) for found in troubles.failed_after_answers(limit=MOST)],
         ),
         Section(
             "Stuck runs",
             "Queued for over a minute, or their worker has stopped reporting. Sweeps bring them "
             "back; if they stay, look at workers and broker.",
-            [_run(found) for found in runs.stuck_runs(limit=MOST)],
+            [_run(found) for found in troubles.stuck_runs(limit=MOST)],
         ),
         Section(
             "Questions that nobody can answer",
@@ -77,7 +77,7 @@ def sections() -> list[Section]:
     ]
 
 
-def _run(found: runs.Troubled) -> Row:
+def _run(found: troubles.Troubled) -> Row:
     url = reverse("admin:agentruns_run_change", args=[found.id])
     return Row(f"{found.id}: {found.what}", url, found.since)
 
@@ -156,6 +156,6 @@ def _mails() -> list[Row]:
 def _sweeps() -> list[Row]:
     return [
         Row(f"{name}: {age:.0f} seconds ago", reverse("readyz"))
-        for name, age in runs.sweep_ages().items()
+        for name, age in queries.sweep_ages().items()
         if age > SWEEP_AGE and not name.endswith("seal")
     ]
