@@ -103,7 +103,8 @@ class RunAdmin(ActingAdmin):
     search_fields = ("id",)
     search_help_text = "The beginning of a run's or session's id"
     paginator = CappedPaginator
-    ordering = ("-created_at",)
+    # The index's own order, to its last field: the admin would add one that it does not have.
+    ordering = ("-created_at", "id")
     acts: tuple[Act, ...] = (CANCEL, RETRY)
     change_list_template = "admin/agentruns/run/change_list.html"
     page_template = "admin/agentruns/run/page.html"

@@ -89,6 +89,12 @@ class Run(models.Model):
             models.Index(fields=["status", "lease_expires_at"], name="run_status_lease"),
             models.Index(fields=["-created_at", "id"], name="run_newest"),
             models.Index(fields=["finished_at"], name="run_finished"),
+            # Answers that did not reach their agents.
+            models.Index(
+                fields=["-created_at"],
+                name="run_failed_after_answer",
+                condition=Q(status="failed", superseded=False, parent__isnull=False),
+            ),
             models.Index(
                 fields=["retry_at"], name="run_retry", condition=Q(retry_at__isnull=False)
             ),
