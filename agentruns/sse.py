@@ -37,7 +37,8 @@ def frame(event: WireEvent) -> str:
 
 
 async def stream(run_id: UUID, *, after: int, allowed: Callable[[], bool]) -> AsyncIterator[str]:
-    """Yield frames behind the packed cursor `after`, and comments while there is nothing to say.
+    """Yield the frames behind the packed cursor `after`, as many as there are at a time, and
+    comments while there is nothing to say.
 
     Ends also where `allowed`, a read of the database, says no more.
     """
@@ -52,9 +53,10 @@ async def stream(run_id: UUID, *, after: int, allowed: Callable[[], bool]) -> As
                     return
                 checked = loop.time()
             page, ended = await loop.run_in_executor(_readers, kept, partial(_read, run_id, after))
-            for event in page:
-                after = event.position
-                yield frame(event)
+            if page:
+                after = page[-1].position
+                # Together: each piece that is yielded is a write to the socket.
+                yield "".join(frame(event) for event in page)
             if ended or (page and page[-1].type in TERMINAL_TYPES):
                 return
             if len(page) < PAGE and not await _woken(news):

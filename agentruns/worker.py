@@ -5,6 +5,7 @@ ended may take the run, and the guard on every write (status and attempt) keeps 
 """
 
 import asyncio
+import gc
 import logging
 import sys
 import threading
@@ -48,6 +49,9 @@ class RunLoop:
         # Runs and database threads share one interpreter: at the default of 5 ms a run's few waits
         # for it would cost as much as the run.
         sys.setswitchinterval(0.0005)
+        # What is loaded by now stays: looking through it again and again would be a tenth of a run.
+        gc.collect()
+        gc.freeze()
         self.loop = asyncio.new_event_loop()
         self.database = ThreadPoolExecutor(DB_THREADS, thread_name_prefix="run-db")
         # Everything at work, and of it what has claimed its run.

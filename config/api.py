@@ -19,7 +19,7 @@ from agentruns.services import cancelling, creating, snapshots
 from config.openapi import document
 from inbox.api import SessionNotFound
 from inbox.api import router as tasks
-from inbox.services import answering, checking
+from inbox.services import answering, checking, voting
 
 PREFIX = "/api/"
 
@@ -49,8 +49,8 @@ for known, status in (
     (ScopeMissing, 403),
     (answering.TaskChanged, 409),
     (answering.ClaimedByOther, 409),
-    (answering.AlreadyVoted, 409),
-    (answering.RightUsed, 409),
+    (voting.AlreadyVoted, 409),
+    (voting.RightUsed, 409),
     (answering.TaskAlreadyDecided, 409),
 ):
     api.add_exception_handler(known, _problem(status))

@@ -1,6 +1,7 @@
 """The ASGI application: `uvicorn config.asgi:application`."""
 
 import asyncio
+import gc
 import os
 import signal
 import threading
@@ -19,6 +20,10 @@ from config.checks import refuse_unsafe  # noqa: E402
 from config.streams import EndableStreams  # noqa: E402
 
 refuse_unsafe()
+
+# What is loaded by now stays: the garbage collector need not look through it again and again.
+gc.collect()
+gc.freeze()
 
 
 async def dispatch(scope: Any, receive: Any, send: Any) -> None:

@@ -56,6 +56,9 @@ def broker_settings(env: Env) -> dict[str, Any]:
             "socket_connect_timeout": 1,
             "socket_timeout": 2,
             "socket_keepalive": True,
+            # A hint that dies with its worker is the sweep's: no need to keep a copy of each in
+            # Redis until it is acknowledged.
+            "ack_emulation": False,
             # A sender gives up at once: the sweep finds the work.
             "max_retries": 1,
             "interval_start": 0,

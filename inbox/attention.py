@@ -9,9 +9,10 @@ from django.urls import reverse
 
 from agentruns import queries, troubles
 from inbox import standing
+from inbox.counting import Electorate
 from inbox.models.delivery import Notification
 from inbox.models.routing import RoutingRule
-from inbox.models.tasks import HumanTask, TaskState
+from inbox.models.tasks import HumanTask, TaskState, Vote
 from inbox.services.rules import rules_that_cannot_be_met
 
 MOST = 50
@@ -92,7 +93,7 @@ def unanswerable() -> Iterable[Row]:
     tasks = list(opened.only(*_NEEDED)[:LOOKED_AT])
     members = _members(tasks)
     for task in tasks:
-        if _possible(task, members) < task.quorum:
+        if not _electorate(task, members).reachable(task.quorum, members.votes.get(task.pk, [])):
             url = reverse("admin:inbox_humantask_change", args=[task.pk])
             yield Row(f"{task}, of {task.agent_name or 'an API run'}", url, task.opened_at)
 
@@ -105,12 +106,13 @@ _NEEDED = (
 
 @dataclass(frozen=True)
 class _Members:
-    """Active people by group; who is asked in each task; who stands in for whom."""
+    """Active people by group; who is asked in each task, and has voted; who stands in for whom."""
 
     of_group: dict[int, set[int]]
     groups: dict[object, set[int]]
     users: dict[object, set[int]]
     standing: standing.Standing
+    votes: dict[object, list[Vote]]
 
 
 def _members(tasks: list[HumanTask]) -> _Members:
@@ -127,15 +129,18 @@ def _members(tasks: list[HumanTask]) -> _Members:
     belonging = User.groups.through.objects.filter(group__in=wanted, user__is_active=True)
     for group_id, user_id in belonging.values_list("group_id", "user_id"):
         of_group.setdefault(group_id, set()).add(user_id)
-    return _Members(of_group, groups, users, standing.now())
+    votes = dict[object, list[Vote]]()
+    for vote in Vote.objects.filter(task__in=ids):
+        votes.setdefault(vote.task_id, []).append(vote)
+    return _Members(of_group, groups, users, standing.now(), votes)
 
 
-def _possible(task: HumanTask, members: _Members) -> int:
+def _electorate(task: HumanTask, members: _Members) -> Electorate:
     groups = members.groups.get(task.pk, set())
     direct = set(members.users.get(task.pk, set()))
     direct |= {one for group in groups for one in members.of_group.get(group, set())}
-    excluded = None if task.requester_may_answer else task.requester_id
-    return members.standing.possible_votes(direct, excluded=excluded)
+    barred = None if task.requester_may_answer else task.requester_id
+    return Electorate(frozenset(direct), members.standing, barred)
 
 
 def _mails() -> list[Row]:

@@ -1,5 +1,7 @@
 """Who may see and who may decide: buttons and checks come from the same functions."""
 
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,6 +11,7 @@ from django.db.models.functions import Now
 from django.db.models.lookups import IsNull
 
 from inbox import standing as in_force
+from inbox.counting import Electorate
 from inbox.models.routing import RoutingRule
 from inbox.models.tasks import HumanTask, TaskState, Vote
 
@@ -24,20 +27,31 @@ EXTEND = "extend"
 COMMENT = "comment"
 
 
+def barred(task: HumanTask) -> int | None:
+    """Return the requester where that one may not answer."""
+    return None if task.requester_may_answer else task.requester_id
+
+
 def asked_people(task: HumanTask) -> QuerySet[User]:
     """Return the active users that the task asks and those who stand in for them now; the requester
     only where the rule allows it."""
     standing = in_force.now()
     direct = _direct(task)
-    stand_ins = {
-        other
-        for away in direct.filter(pk__in=standing.delegates).values_list("pk", flat=True)
-        for other in standing.chain(away)
-    }
-    if not stand_ins:
+    if not standing.delegates:
         return direct
+    away = direct.filter(pk__in=standing.delegates).values_list("pk", flat=True)
+    stand_ins = {other for one in away for other in standing.chain(one, barred=barred(task))}
     people = User.objects.filter(Q(pk__in=direct.values("pk")) | Q(pk__in=stand_ins))
-    return _without_requester(task, people.filter(is_active=True))
+    return people.filter(is_active=True)
+
+
+def waited_for(task: HumanTask) -> QuerySet[User]:
+    """Return those of the asked people who have not answered yet and may."""
+    votes = list(task.votes.all()) if task.vote_count else []
+    if not votes:
+        return asked_people(task)
+    voters = electorate(task).voters(votes).values()
+    return User.objects.filter(pk__in={one for those in voters for one in those})
 
 
 def _direct(task: HumanTask) -> QuerySet[User]:
@@ -45,13 +59,9 @@ def _direct(task: HumanTask) -> QuerySet[User]:
     people = User.objects.filter(
         Q(groups__in=task.groups.all()) | Q(pk__in=task.users.all()), is_active=True
     )
-    return _without_requester(task, people).distinct()
-
-
-def _without_requester(task: HumanTask, people: QuerySet[User]) -> QuerySet[User]:
-    if task.requester_may_answer or task.requester_id is None:
-        return people
-    return people.exclude(pk=task.requester_id)
+    if (requester := barred(task)) is not None:
+        people = people.exclude(pk=requester)
+    return people.distinct()
 
 
 def approvers() -> QuerySet[User]:
@@ -63,34 +73,54 @@ def approvers() -> QuerySet[User]:
     return User.objects.filter(groups | fallback | named, is_active=True).distinct()
 
 
-def rights(user_id: int, task: HumanTask) -> list[int]:
-    """Return the ids of those whose right to answer the user may use: their own, if they are asked
-    themselves, and else that of anybody for whom they stand in."""
-    if task.requester_id == user_id and not task.requester_may_answer:
-        return []
-    direct = _direct(task)
-    if direct.filter(pk=user_id).exists():
-        return [user_id]
-    principals = in_force.now().principals(user_id)
-    return sorted(direct.filter(pk__in=principals).values_list("pk", flat=True))
-
-
-def stands_in(user: User, task: HumanTask) -> list[User]:
-    """Return those for whom the user may answer, where they are not asked themselves."""
-    principals = rights(user.pk, task) if in_force.now().principals(user.pk) else []
-    return list(User.objects.filter(pk__in=principals).exclude(pk=user.pk).order_by("username"))
-
-
-def possible_votes(task: HumanTask) -> int:
-    """Return how many different people can vote, counting a delegate once."""
-    direct = set(_direct(task).values_list("pk", flat=True))
-    excluded = None if task.requester_may_answer else task.requester_id
-    return in_force.now().possible_votes(direct, excluded=excluded)
+def electorate(task: HumanTask) -> Electorate:
+    """Return everybody who may vote on the task, in two queries."""
+    direct = frozenset(_direct(task).values_list("pk", flat=True))
+    return Electorate(direct, in_force.now(), barred(task))
 
 
 def can_be_met(task: HumanTask) -> bool:
-    """Whether as many people as must agree are there to answer."""
-    return possible_votes(task) >= task.quorum
+    """Whether as many people as must agree are there to answer, votes that are cast counting."""
+    votes = list(Vote.objects.filter(task=task)) if task.vote_count else []
+    return electorate(task).reachable(task.quorum, votes)
+
+
+def rights(user_id: int, task: HumanTask) -> list[int]:
+    """Return the ids of those whose right to answer the user may use: their own, if they are asked
+    themselves, and else that of anybody for whom they stand in."""
+    # Almost always their own: one query.
+    direct = _direct(task)
+    if direct.filter(pk=user_id).exists():
+        return [user_id]
+    principals = in_force.now().principals(user_id, barred=barred(task))
+    if not principals:
+        return []
+    return sorted(direct.filter(pk__in=principals).values_list("pk", flat=True))
+
+
+def right_left(user_id: int, task: HumanTask, *, of: Sequence[int] | None = None) -> int | None:
+    """Return whose right the user would answer with now; None where there is none, or it is used.
+
+    `of` are the user's rights, where they are known.
+    """
+    found = rights(user_id, task) if of is None else of
+    if not found or task.quorum == 1:
+        return found[0] if found else None
+    votes = list(Vote.objects.filter(task=task.pk).values_list("user", "counts_for"))
+    if any(voter == user_id for voter, _ in votes):
+        return None
+    used = {right for _, right in votes}
+    return next((right for right in found if right not in used), None)
+
+
+def principal(user_id: int, task: HumanTask) -> int | None:
+    """Return for whom the user acts on the task; None where they are asked themselves, or not."""
+    return other_than(user_id, next(iter(rights(user_id, task)), None))
+
+
+def other_than(user_id: int, right: int | None) -> int | None:
+    """Return whose right it is, where it is not the user's own."""
+    return None if right == user_id else right
 
 
 def visible_tasks(user: User) -> QuerySet[HumanTask]:
@@ -104,30 +134,134 @@ def visible_tasks(user: User) -> QuerySet[HumanTask]:
 
 def asks_groups_of(user: User) -> Q:
     """The condition that a task asks a group of the user, or of those they stand in for."""
-    members = User.groups.through.objects.filter(user__in=_selves(user))
-    groups = list(members.values_list("group_id", flat=True).distinct())
-    through = HumanTask.groups.through
-    return _any_of(through.objects.filter(humantask=OuterRef("pk"), group__in=groups))
+    through, selves = HumanTask.groups.through, selves_of(user)
+
+    def asks(people: Iterable[int]) -> Q:
+        groups = sorted({group for one in people for group in selves.groups.get(one, ())})
+        return _any_of(through.objects.filter(humantask=OuterRef("pk"), group__in=groups))
+
+    return _asks_any_self(selves, asks)
 
 
 def asks_by_name(user: User) -> Q:
     """The condition that a task asks the user in person, or somebody they stand in for."""
     through = HumanTask.users.through
-    return _any_of(through.objects.filter(humantask=OuterRef("pk"), user__in=_selves(user)))
+
+    def asks(people: Iterable[int]) -> Q:
+        return _any_of(through.objects.filter(humantask=OuterRef("pk"), user__in=sorted(people)))
+
+    return _asks_any_self(selves_of(user), asks)
 
 
-def _selves(user: User) -> list[int]:
+@dataclass(frozen=True)
+class Selves:
+    """The user and those for whom they stand in, and everybody's groups by person."""
+
+    user_id: int
+    standing: in_force.Standing
+    principals: frozenset[int]
+    groups: dict[int, set[int]]
+
+    def without(self, requester: int | None) -> set[int]:
+        """Who counts where this requester may not answer; the user does in any case."""
+        return {self.user_id} | self.standing.principals(self.user_id, barred=requester)
+
+
+def selves_of(user: User) -> Selves:
+    """Return them in two queries, and in none when asked again."""
     # Several parts of one page ask; the person's own object lives as long as the request.
-    found: list[int] | None = getattr(user, "_sayso_selves", None)
+    found: Selves | None = getattr(user, "_sayso_selves", None)
     if found is None:
-        found = [user.pk, *sorted(in_force.now().principals(user.pk))]
+        standing = in_force.now()
+        principals = frozenset(standing.principals(user.pk))
+        groups: dict[int, set[int]] = {}
+        rows = User.groups.through.objects.filter(user__in=sorted({user.pk, *principals}))
+        for user_id, group_id in rows.values_list("user_id", "group_id"):
+            groups.setdefault(user_id, set()).add(group_id)
+        found = Selves(user.pk, standing, principals, groups)
         user._sayso_selves = found  # type: ignore[attr-defined]
     return found
 
 
+def _asks_any_self(selves: Selves, asks: Callable[[Iterable[int]], Q]) -> Q:
+    """The condition for the user and all they stand in for; where the requester is one of those and
+    may not answer, for what is left without that one."""
+    everybody = asks({selves.user_id, *selves.principals})
+    if not selves.principals:
+        return everybody
+    strict = Q(requester__in=sorted(selves.principals), requester_may_answer=False)
+    found = ~strict & everybody
+    for requester in sorted(selves.principals):
+        rest = Q(requester=requester, requester_may_answer=False)
+        found |= rest & asks(selves.without(requester))
+    return found
+
+
+@dataclass(frozen=True)
+class Away:
+    """Somebody in whose place another answers."""
+
+    name: str
+    until: datetime
+
+
+@dataclass(frozen=True)
+class Absence:
+    """That somebody is away, and who answers meanwhile."""
+
+    delegate: str
+    until: datetime
+
+
+def own_absence(user: User) -> Absence | None:
+    """Return whether the user is away now."""
+    standing = selves_of(user).standing
+    delegate = standing.delegates.get(user.pk)
+    if delegate is None:
+        return None
+    return Absence(standing.names[delegate], standing.until[user.pk])
+
+
+def in_place_of(user: User, tasks: Sequence[HumanTask]) -> dict[Any, list[Away]]:
+    """Return for whom the user stands in, by the ids of the tasks that ask them only so.
+
+    Two queries where the user stands in for anybody, none where not.
+    """
+    selves = selves_of(user)
+    if not selves.principals or not tasks:
+        return {}
+    asked = _asked_of(selves, [task.pk for task in tasks])
+    found = {}
+    for task in tasks:
+        direct = frozenset(asked.get(task.pk, set()) - {barred(task)})
+        rights = Electorate(direct, selves.standing, barred(task)).rights(user.pk)
+        if rights and rights != [user.pk]:
+            standing = selves.standing
+            found[task.pk] = [Away(standing.names[one], standing.until[one]) for one in rights]
+    return found
+
+
+def _asked_of(selves: Selves, task_ids: Sequence[Any]) -> dict[Any, set[int]]:
+    """Which of the selves each task asks."""
+    found: dict[Any, set[int]] = {}
+    members: dict[int, set[int]] = {}
+    for one, groups in selves.groups.items():
+        for group in groups:
+            members.setdefault(group, set()).add(one)
+    by_group = HumanTask.groups.through.objects.filter(humantask__in=task_ids, group__in=members)
+    for task_id, group_id in by_group.values_list("humantask_id", "group_id"):
+        found.setdefault(task_id, set()).update(members[group_id])
+    people = {selves.user_id, *selves.principals}
+    by_name = HumanTask.users.through.objects.filter(humantask__in=task_ids, user__in=people)
+    for task_id, user_id in by_name.values_list("humantask_id", "user_id"):
+        found.setdefault(task_id, set()).add(user_id)
+    return found
+
+
 def has_vote_of(user: User) -> Q:
-    """The condition that the user has voted on a task where several must agree."""
-    return _any_of(Vote.objects.filter(task=OuterRef("pk"), user=user.pk))
+    """The condition that the user has voted, or somebody with the user's own right."""
+    own = Q(user=user.pk) | Q(counts_for=user.pk)
+    return _any_of(Vote.objects.filter(own, task=OuterRef("pk")))
 
 
 def _any_of(rows: "QuerySet[Any]") -> Q:
@@ -152,18 +286,19 @@ def claimed_by_other(user_id: int, task: HumanTask) -> bool:
 
 def is_asked(user: User, task: HumanTask) -> bool:
     """Only people whom the task asks decide; operators and superusers as such do not."""
-    return asked_people(task).filter(pk=user.pk).exists()
+    return bool(rights(user.pk, task))
 
 
 def actions_for(user: User, task: HumanTask) -> frozenset[str]:
     """Return the names of what the user may do to the task now."""
     if task.state != TaskState.OPEN or not user.is_active:
         return frozenset()
-    allowed = _of_the_asked(user, task) if is_asked(user, task) else set[str]()
+    found = rights(user.pk, task)
+    allowed = _of_the_asked(user, task, found) if found else set[str]()
     if user.has_perm("inbox.change_humantask"):
         allowed.add(CANCEL)
-    sees = allowed or task.requester_id == user.pk or user.has_perm("inbox.view_humantask")
-    return frozenset(allowed | {COMMENT}) if sees else frozenset()
+    sees = found or task.requester_id == user.pk or user.has_perm("inbox.view_humantask")
+    return frozenset(allowed | {COMMENT}) if allowed or sees else frozenset()
 
 
 def has_voted(user_id: int, task: HumanTask) -> bool:
@@ -171,11 +306,9 @@ def has_voted(user_id: int, task: HumanTask) -> bool:
     return task.quorum > 1 and Vote.objects.filter(task=task.pk, user=user_id).exists()
 
 
-def _of_the_asked(user: User, task: HumanTask) -> set[str]:
+def _of_the_asked(user: User, task: HumanTask, found: Sequence[int]) -> set[str]:
     allowed = {EXTEND} if task.extend_seconds and not task.extended else set()
-    if has_voted(user.pk, task):
-        return allowed
-    if claimed_by_other(user.pk, task):
+    if right_left(user.pk, task, of=found) is None or claimed_by_other(user.pk, task):
         return allowed
     held = task.claimed_by_id == user.pk and task.claim_expires_at is not None
     return allowed | {SUBMIT, HAND_OVER} | ({RELEASE} if held else {CLAIM})

@@ -3,7 +3,8 @@
 One query tells all of them; there are as many as people are away.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 
 from django.db.models.functions import Now
 
@@ -13,36 +14,36 @@ from inbox.models.routing import Delegation
 @dataclass(frozen=True)
 class Standing:
     """Each absent person's delegate, by id. A delegate may be away as well: it goes on from there,
-    and never in a circle (inbox.services.delegating sees to that)."""
+    and never in a circle (inbox.services.delegating sees to that).
 
-    delegates: dict[int, int]
+    Whoever is `barred` (the requester of a question, who may not answer it) stands in for nobody
+    there, and nobody stands in for them or through them.
+    """
 
-    def principals(self, user_id: int) -> set[int]:
+    delegates: dict[int, int] = field(default_factory=dict)
+    # Until when somebody is away, and everybody's user names, by id.
+    until: dict[int, datetime] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+
+    def principals(self, user_id: int, *, barred: int | None = None) -> set[int]:
         """Return the ids of those for whom the user stands in, directly or through others."""
         found: set[int] = set()
-        todo = {user_id}
+        todo = {user_id} - {barred}
         while todo:
-            todo = {away for away, delegate in self.delegates.items() if delegate in todo} - found
+            away = {one for one, delegate in self.delegates.items() if delegate in todo}
+            todo = away - found - {barred}
             found |= todo
         return found - {user_id}
 
-    def chain(self, user_id: int) -> list[int]:
+    def chain(self, user_id: int, *, barred: int | None = None) -> list[int]:
         """Return who stands in for the user, the nearest first; the last of them is there."""
         found: list[int] = []
-        while (user_id := self.delegates.get(user_id, 0)) and user_id not in found:
+        while user_id != barred:
+            user_id = self.delegates.get(user_id, 0)
+            if not user_id or user_id in (barred, *found):
+                break
             found.append(user_id)
         return found
-
-    def possible_votes(self, direct: set[int], *, excluded: int | None) -> int:
-        """Return how many different people can vote of those who are asked directly.
-
-        Those who are there, and one for each absent person whose delegate, at the end of the chain,
-        is nobody of the others; `excluded` is the requester, who may not answer.
-        """
-        direct = direct - {excluded}
-        away = direct & set(self.delegates)
-        stand_ins = {self.chain(one)[-1] for one in away} - direct - {excluded}
-        return len(direct - away) + len(stand_ins)
 
 
 def now() -> Standing:
@@ -50,4 +51,9 @@ def now() -> Standing:
     rows = Delegation.objects.filter(
         starts_at__lte=Now(), ends_at__gt=Now(), user__is_active=True, delegate__is_active=True
     )
-    return Standing(dict(rows.order_by("starts_at").values_list("user_id", "delegate_id")))
+    found = Standing()
+    columns = ("user_id", "user__username", "delegate_id", "delegate__username", "ends_at")
+    for away, name, delegate, other, until in rows.order_by("starts_at").values_list(*columns):
+        found.delegates[away], found.until[away] = delegate, until
+        found.names.update({away: name, delegate: other})
+    return found

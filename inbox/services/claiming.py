@@ -26,6 +26,10 @@ class NotAColleague(Exception):
     """Choose somebody whom this task asks."""
 
 
+class VoteCast(Exception):
+    """Whoever has voted leaves the question to the others."""
+
+
 class BadComment(Exception):
     """Write up to 5,000 characters."""
 
@@ -33,7 +37,7 @@ class BadComment(Exception):
 def claim(*, task_id: UUID, user_id: int, now: datetime) -> None:
     """Keep others from answering until the claim lapses; claiming again renews it.
 
-    Raises `TaskNotFound`, `NotAnApprover`, `NotPossibleNow`.
+    Raises `TaskNotFound`, `NotAnApprover`, `VoteCast`, `NotPossibleNow`.
     """
     _assign(task_id, user_id, user_id, "claimed", now)
 
@@ -41,7 +45,7 @@ def claim(*, task_id: UUID, user_id: int, now: datetime) -> None:
 def hand_over(*, task_id: UUID, user_id: int, to_id: int, now: datetime) -> None:
     """Claim the task for a colleague whom it asks as well.
 
-    Raises `TaskNotFound`, `NotAnApprover`, `NotAColleague`, `NotPossibleNow`.
+    Raises `TaskNotFound`, `NotAnApprover`, `NotAColleague`, `VoteCast`, `NotPossibleNow`.
     """
     _assign(task_id, user_id, to_id, "handed_over", now)
 
@@ -74,10 +78,11 @@ def comment(*, task_id: UUID, user_id: int, text: str, now: datetime) -> None:
     if not text.strip() or len(text) > MAX_COMMENT or "\x00" in text:
         raise BadComment(BadComment.__doc__)
     user = User.objects.filter(pk=user_id).first()
-    if user is None or not permissions.visible_tasks(user).filter(pk=task_id).exists():
+    found = permissions.visible_tasks(user).filter(pk=task_id).first() if user else None
+    if found is None:
         raise TaskNotFound(TaskNotFound.__doc__)
     with transaction.atomic():
-        _record(task_id, user_id, "commented", {"text": text}, now)
+        _record(found, user_id, "commented", {"text": text}, now)
 
 
 def _asked(task_id: UUID, user_id: int) -> HumanTask:
@@ -99,9 +104,14 @@ def _open(task: HumanTask) -> QuerySet[HumanTask]:
 def _assign(task_id: UUID, user_id: int, to_id: int, kind: str, now: datetime) -> None:
     with transaction.atomic():
         task = _asked(task_id, user_id)
-        if to_id != user_id and not permissions.asked_people(task).filter(pk=to_id).exists():
+        rights = permissions.rights(to_id, task)
+        if not rights:
             raise NotAColleague(NotAColleague.__doc__)
-        free = _open(task).filter(permissions.unclaimed(by_others_than=user_id))
+        if permissions.right_left(to_id, task, of=rights) is None:
+            raise VoteCast(VoteCast.__doc__)
+        # A vote that is cast meanwhile raises the count, and its voter would hold up the others.
+        free = _open(task).filter(vote_count=task.vote_count)
+        free = free.filter(permissions.unclaimed(by_others_than=user_id))
         lapses = database_now(plus=timedelta(seconds=task.claim_seconds))
         data = {"to": to_id} if to_id != user_id else {}
         _change(free, task, user_id, kind, data, now, claimed_by=to_id, claim_expires_at=lapses)
@@ -118,9 +128,16 @@ def _change(
 ) -> None:
     if not rows.update(**changes):
         raise NotPossibleNow(NotPossibleNow.__doc__)
-    _record(task.pk, user_id, kind, data, now)
+    _record(task, user_id, kind, data, now)
 
 
-def _record(task_id: UUID, user_id: int, kind: str, data: dict[str, Any], now: datetime) -> None:
-    recording.record(task_id=task_id, kind=kind, actor_id=user_id, data=data, now=now)
+def _record(task: HumanTask, user_id: int, kind: str, data: dict[str, Any], now: datetime) -> None:
+    recording.record(
+        task_id=task.pk,
+        kind=kind,
+        actor_id=user_id,
+        on_behalf_of_id=permissions.principal(user_id, task),
+        data=data,
+        now=now,
+    )
     hints.tasks_changed()

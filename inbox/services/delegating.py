@@ -4,12 +4,14 @@ from datetime import datetime
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
 
 from agentruns.audit import Subject
 from agentruns.services import auditing
 from inbox.models.routing import Delegation
 from inbox.services import hints
+from inbox.standing import Standing
 
 
 class NoDelegate(Exception):
@@ -47,7 +49,7 @@ def check(
     meanwhile = Delegation.objects.filter(starts_at__lt=ends_at, ends_at__gt=starts_at)
     if meanwhile.filter(user=user_id).exists():
         raise AlreadyAway(AlreadyAway.__doc__)
-    _check_circle(user_id, delegate_id, list(meanwhile.values_list("user_id", "delegate_id")))
+    _check_circle(user_id, delegate_id, starts_at, list(meanwhile))
 
 
 def delegate(
@@ -64,9 +66,7 @@ def delegate(
     Raises `NoDelegate`, `BadTimes`, `AlreadyAway` and `Circle`.
     """
     with transaction.atomic():
-        # Everybody's row is taken first, in one order: two who delegate to each other at the same
-        # moment come one after the other.
-        list(User.objects.select_for_update().order_by("pk").values_list("pk", flat=True))
+        _one_at_a_time()
         check(
             user_id=user_id,
             delegate_id=delegate_id,
@@ -94,39 +94,53 @@ def delegate(
     return made.pk
 
 
-def _check_circle(user_id: int, delegate_id: int, meanwhile: list[tuple[int, int]]) -> None:
-    """Refuse where the delegate leads back to the user at any moment of that time."""
-    reached, todo = set[int](), {delegate_id}
-    while todo:
-        reached |= todo
-        todo = {other for away, other in meanwhile if away in todo} - reached
-    if user_id in reached:
-        raise Circle(Circle.__doc__)
+def _one_at_a_time() -> None:
+    """Have two who delegate to each other at the same moment come one after the other.
+
+    Everybody's row is taken, in one order: circles may be of any length. Not the key: votes and
+    events that name these people go on meanwhile. SQLite has one writer as it is.
+    """
+    rows = User.objects.select_for_update(no_key=True).order_by("pk")
+    list(rows.values_list("pk", flat=True))
+
+
+def _check_circle(
+    user_id: int, delegate_id: int, starts_at: datetime, meanwhile: list[Delegation]
+) -> None:
+    """Refuse where the delegate leads back to the user at any moment of that time.
+
+    Who stands in for whom changes when one begins or ends; what ends closes no circle.
+    """
+    for moment in {starts_at, *(other.starts_at for other in meanwhile)}:
+        if moment >= starts_at:
+            then = [other for other in meanwhile if other.starts_at <= moment < other.ends_at]
+            standing = Standing({other.user_id: other.delegate_id for other in then})
+            if user_id in (delegate_id, *standing.chain(delegate_id)):
+                raise Circle(Circle.__doc__)
 
 
 def end_delegation(*, delegation_id: int, actor_id: int, now: datetime, by_admin: bool) -> None:
     """End a delegation now; one that has not begun is taken back. Raises `DelegationNotFound`."""
     own = Q() if by_admin else Q(user=actor_id)
     with transaction.atomic():
-        found = Delegation.objects.filter(own, pk=delegation_id, ends_at__gt=now)
-        made = found.select_for_update().first()
-        if made is None:
+        rows = Delegation.objects.filter(own, pk=delegation_id)
+        made = rows.first()
+        if made is None or not _end(rows):
             raise DelegationNotFound(DelegationNotFound.__doc__)
-        before = auditing.state_of(made)
-        if made.starts_at >= now:
-            made.delete()
-            after = {}
-        else:
-            made.ends_at = now
-            made.save(update_fields=["ends_at"])
-            after = auditing.state_of(made)
+        ended = rows.first()
         auditing.record(
             subject=Subject.DELEGATION,
             subject_id=delegation_id,
             kind="ended",
             actor_id=actor_id,
             now=now,
-            before=before,
-            after=after,
+            before=auditing.state_of(made),
+            after=auditing.state_of(ended) if ended else {},
         )
         hints.tasks_changed()
+
+
+def _end(rows: QuerySet[Delegation]) -> int:
+    """End what is in force, take back what is not yet; by the database's clock, as it is read."""
+    ended = rows.filter(starts_at__lt=Now(), ends_at__gt=Now()).update(ends_at=Now())
+    return ended or rows.filter(starts_at__gte=Now()).delete()[0]

@@ -17,7 +17,7 @@ MAX_DRAFT = 400_000
 
 
 class DraftRefused(Exception):
-    """This can't be kept: the question is closed, or the text is too long or can't be stored."""
+    """This can't be kept: no answer is waited for, or the text is too long or can't be stored."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,9 @@ def save_draft(
     if user is None or task is None or not permissions.is_asked(user, task):
         raise TaskNotFound(TaskNotFound.__doc__)
     content = json.dumps({"values": dict(values), "note": note})
+    voted = permissions.right_left(user_id, task) is None
     unstorable = any("\x00" in text for text in (*values.values(), note))
-    if task.state != TaskState.OPEN or len(content) > MAX_DRAFT or unstorable:
+    if task.state != TaskState.OPEN or voted or len(content) > MAX_DRAFT or unstorable:
         raise DraftRefused(DraftRefused.__doc__)
     Draft.objects.update_or_create(
         task_id=task_id, user_id=user_id, defaults={"content": content, "saved_at": now}

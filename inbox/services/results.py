@@ -33,13 +33,12 @@ def submitted(
     args: AskHumanToolArgs, answer: Answer, *, language: str, votes: Sequence[Answer] = ()
 ) -> AskHumanToolResult:
     """Return the result of an answer; `votes` are all of those that led to it, itself the last."""
-    agreed = sum(vote.action.id == answer.action.id for vote in votes) or 1
     with wording.spoken(language):
         return AskHumanToolResult(
             status="submitted",
             action=AskHumanResultAction(id=answer.action.id, label=answer.action.label),
             values=dict(answer.values),
-            message=_message(answer, agreed),
+            message=_message(answer, votes),
             rendered_content=render(args, answer, votes),
         )
 
@@ -56,8 +55,12 @@ def disagreed(
         )
 
 
-def _message(answer: Answer, agreed: int) -> str:
+def _message(answer: Answer, votes: Sequence[Answer]) -> str:
     label = answer.action.label
+    agreed = sum(vote.action.id == answer.action.id for vote in votes)
+    if agreed < len(votes):
+        text = _("%(count)d of %(all)d approvers chose %(action)s.")
+        return text % {"count": agreed, "all": len(votes), "action": label}
     if agreed > 1:
         text = ngettext(
             "%(count)d approver chose %(action)s.",

@@ -11,13 +11,13 @@ from inbox.models.tasks import HumanTask
 
 
 def tell(task: HumanTask, *, kind: Notification.Kind, moment: datetime) -> int:
-    """Write a notification for everybody who is asked and has not voted; return how many.
+    """Write a notification for everybody who is asked and may still answer; return how many.
 
     Runs in the caller's transaction. Without a mail server nothing is written.
     """
     if not settings.EMAIL_HOST:
         return 0
-    people = permissions.asked_people(task).exclude(pk__in=task.votes.values("user"))
+    people = permissions.waited_for(task)
     rows = [
         Notification(task=task, user_id=user_id, kind=kind, moment=moment, due_at=Now())
         for user_id in people.values_list("pk", flat=True)

@@ -25,9 +25,9 @@ from inbox.forms import AnswerForm, typed_values
 from inbox.models.tasks import HumanTask, TaskState
 from inbox.queries import next_open, payload
 from inbox.rendering.text import has_deceptive
-from inbox.services import answering, checking, drafting
+from inbox.services import answering, checking, drafting, voting
+from inbox.views import votes
 from inbox.views.people import person
-from inbox.views.votes import voting
 
 __all__ = ["FIELD_PREFIX", "shown_again", "task_detail", "task_draft", "task_fate"]
 
@@ -39,7 +39,7 @@ gettext_noop("The deadline passed before your answer arrived; your answer was no
 gettext_noop("Somebody else is at work on this; your answer was not applied.")
 gettext_noop("You have voted, and a vote stays as it was cast; your answer was not applied.")
 gettext_noop(
-    "Whom you stand in for has voted, or another delegate did; your answer was not applied."
+    "A delegate and the absent one share a vote, and it is cast; your answer was not applied."
 )
 
 REFUSALS = (
@@ -47,8 +47,8 @@ REFUSALS = (
     answering.TaskChanged,
     answering.NotAnApprover,
     answering.ClaimedByOther,
-    answering.AlreadyVoted,
-    answering.RightUsed,
+    voting.AlreadyVoted,
+    voting.RightUsed,
 )
 
 
@@ -195,8 +195,8 @@ def _page(
         "claimed_by_other": permissions.claimed_by_other(user.pk, task),
         "colleagues": _colleagues(user, task) if permissions.HAND_OVER in allowed else [],
         "conversation": runs.conversation(task.run_id) if task.run_id else [],
-        "voting": voting(user, task, args),
-        "away": permissions.stands_in(user, task),
+        "voting": votes.voting(user, task, args),
+        "away": permissions.in_place_of(user, [task]).get(task.pk),
         "earlier": _earlier(task),
         "history": list(task.history.select_related("actor", "on_behalf_of")),
         **_fate(user, task),
@@ -205,7 +205,7 @@ def _page(
 
 
 def _colleagues(user: User, task: HumanTask) -> list[User]:
-    return list(permissions.asked_people(task).exclude(pk=user.pk).order_by("username")[:200])
+    return list(permissions.waited_for(task).exclude(pk=user.pk).order_by("username")[:200])
 
 
 def _texts(args: AskHumanToolArgs) -> list[str]:

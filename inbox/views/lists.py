@@ -1,5 +1,6 @@
 """What waits for me, and what is done."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -7,6 +8,7 @@ from urllib.parse import urlencode
 
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 from django.utils.translation import gettext_lazy as _
@@ -14,7 +16,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from inbox import permissions, queries
-from inbox.models.tasks import TaskState
+from inbox.models.tasks import HumanTask, TaskState, Vote
 
 PAGE = 50
 MOST_COUNTED = 100
@@ -70,6 +72,29 @@ class Filters:
         return urlencode({key: value for key, value in wanted.items() if value})
 
 
+def _waiting(user: User, opened: QuerySet[HumanTask]) -> int:
+    """How many wait for an answer, up to a limit; where one's vote is cast they wait for others."""
+    left = opened.exclude(permissions.has_vote_of(user), quorum__gt=1)
+    return left.values("pk")[:MOST_COUNTED].count()
+
+
+@dataclass(frozen=True)
+class Row:
+    """A task in the list: whether the reader has voted on it, and for whom they would answer."""
+
+    task: HumanTask
+    voted: bool
+    away: list[permissions.Away]
+
+
+def _rows(user: User, tasks: Sequence[HumanTask]) -> list[Row]:
+    waiting = [task for task in tasks if task.state == TaskState.OPEN]
+    asked = [task.pk for task in waiting if task.vote_count]
+    voted = set(Vote.objects.filter(task__in=asked, user=user).values_list("task_id", flat=True))
+    away = permissions.in_place_of(user, waiting)
+    return [Row(task, task.pk in voted, away.get(task.pk, [])) for task in tasks]
+
+
 def _context(request: HttpRequest) -> dict[str, Any]:
     user = request.user
     if not isinstance(user, User):
@@ -86,11 +111,12 @@ def _context(request: HttpRequest) -> dict[str, Any]:
         raise Http404(str(error)) from error
     next_page = filters.address(after=page.next_cursor) if page.next_cursor else ""
     return {
-        "page": page,
+        "rows": _rows(user, page.tasks),
+        "away": permissions.own_absence(user),
         "now": datetime.now(UTC),
         "filters": filters,
         "done": filters.done,
-        "waiting": opened.values("pk")[:MOST_COUNTED].count(),
+        "waiting": _waiting(user, opened),
         "most": MOST_COUNTED,
         "next_page": next_page,
         "tabs": {"open": filters.address(state=""), "done": filters.address(state="done")},

@@ -20,6 +20,7 @@ from inbox.views.people import person
 # Said by services, shown in the reader's language.
 gettext_noop("Somebody was faster: the task is not as you saw it.")
 gettext_noop("Choose somebody whom this task asks.")
+gettext_noop("Whoever has voted leaves the question to the others.")
 gettext_noop("Write up to 5,000 characters.")
 gettext_noop("This person may see the task but was not asked.")
 gettext_noop("The task has ended before.")
@@ -27,6 +28,7 @@ gettext_noop("The task has ended before.")
 REFUSALS = (
     claiming.NotPossibleNow,
     claiming.NotAColleague,
+    claiming.VoteCast,
     claiming.BadComment,
     NotAnApprover,
     ending.TaskNotOpen,

@@ -6,8 +6,8 @@ from django.contrib.auth.models import User
 
 from agentruns.protocol.ask_human import AskHumanAction, AskHumanToolArgs
 from inbox import permissions
+from inbox.counting import missing
 from inbox.models.tasks import HumanTask, TaskState, Vote
-from inbox.services.answering import missing
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,17 @@ class Cast:
 class Voting:
     """How far it is, as the reader may know it.
 
-    Whoever is asked sees the others' choices once their own is cast, so that it is their own.
+    Whoever may still vote sees the others' choices once their own is cast, so that it is their own.
     """
 
     needed: int
+    # How many there can be in all, those that are cast among them.
+    people: int
     cast: int
     missing: int
     own: Cast | None
+    # The reader is asked, and a vote is cast with the right that they would use.
+    right_used: bool
     shown: list[Cast]
     reachable: bool
 
@@ -41,14 +45,17 @@ def voting(user: User, task: HumanTask, args: AskHumanToolArgs) -> Voting | None
     actions = {action.id: action for action in args.actions}
     cast = [Cast(vote, actions[vote.action_id]) for vote in votes]
     own = next((one for one in cast if one.vote.user_id == user.pk), None)
-    still = missing(task, votes)
-    open_to_all = own or task.state != TaskState.OPEN or not permissions.is_asked(user, task)
-    left = permissions.possible_votes(task) - len(votes) if task.state == TaskState.OPEN else 0
+    who = permissions.electorate(task)
+    rights = who.rights(user.pk) if task.state == TaskState.OPEN and not own else []
+    may_vote = any(right in rights for right in who.voters(votes))
+    left = who.votes_left(votes)
     return Voting(
         needed=task.quorum,
+        people=len(votes) + left,
         cast=len(votes),
-        missing=still,
+        missing=missing(task.quorum, votes),
         own=own,
-        shown=cast if open_to_all else [],
-        reachable=left >= still,
+        right_used=bool(rights) and not may_vote,
+        shown=[] if may_vote else cast,
+        reachable=left >= missing(task.quorum, votes),
     )

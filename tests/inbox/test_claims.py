@@ -11,7 +11,7 @@ from django.test import Client
 from agentruns.models.runs import Run
 from inbox.models.routing import RoutingRule
 from inbox.models.tasks import HumanTask, TaskEvent
-from inbox.services import answering, claiming
+from inbox.services import answering, claiming, deciding
 from tests.support.questions import open_task
 
 pytestmark = pytest.mark.django_db
@@ -27,7 +27,7 @@ def claim(task: HumanTask, user: User) -> None:
     claiming.claim(task_id=task.pk, user_id=user.pk, now=now())
 
 
-def submit(task: HumanTask, user: User) -> answering.Decision:
+def submit(task: HumanTask, user: User) -> deciding.Decision:
     return answering.submit(
         task_id=task.pk,
         user_id=user.pk,

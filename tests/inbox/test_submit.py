@@ -10,7 +10,8 @@ from django.contrib.auth.models import User
 from agentruns.models.runs import Run
 from inbox.models.tasks import HumanTask, TaskState
 from inbox.services import answering, checking, ending
-from inbox.services.answering import Decision, submit
+from inbox.services.answering import submit
+from inbox.services.deciding import Decision
 from tests.support.questions import CALL, NOW
 
 pytestmark = pytest.mark.django_db

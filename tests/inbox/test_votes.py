@@ -5,16 +5,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
 
 from agentruns.models.runs import Run
 from inbox import permissions
+from inbox.attention import unanswerable
 from inbox.models.routing import DifferingVote
 from inbox.models.tasks import Draft, HumanTask, TaskEvent, TaskState, Vote
 from inbox.queries import next_open
-from inbox.services import answering, claiming, drafting, ending
+from inbox.services import answering, claiming, deciding, drafting, ending, voting
 from tests.support.people import answer, approvers
 from tests.support.questions import NOW, open_task
 
@@ -51,7 +52,7 @@ def browser(user: User) -> Client:
 
 
 def test_one_vote_of_two_leaves_the_question_open(task: HumanTask, people: list[User]) -> None:
-    assert answer(task, people[0]) == answering.Decision("open", None, 1)
+    assert answer(task, people[0]) == deciding.Decision("open", None, 1)
     task.refresh_from_db()
     assert (task.state, task.vote_count, task.result) == (TaskState.OPEN, 1, None)
     assert not Run.objects.filter(parent_id=task.run_id).exists()
@@ -81,7 +82,11 @@ def test_a_differing_vote_waits_for_enough_equal_ones(task: HumanTask, people: l
     answer(task, people[0])
     assert answer(task, people[1], "reject").missing == 1
     assert answer(task, people[2], "reject").state == "submitted"
-    assert result_of(task)["action"]["id"] == "reject"
+    result = result_of(task)
+    assert (result["action"]["id"], result["message"]) == (
+        "reject",
+        "2 of 3 approvers chose Reject.",
+    )
 
 
 def test_a_differing_vote_ends_it_with_that_answer_where_the_rule_says_so(
@@ -91,7 +96,8 @@ def test_a_differing_vote_ends_it_with_that_answer_where_the_rule_says_so(
     answer(task, people[0])
     assert answer(task, people[1], "reject").state == "submitted"
     result = result_of(task)
-    assert (result["action"]["id"], result["message"]) == ("reject", "An approver chose Reject.")
+    assert result["action"]["id"] == "reject"
+    assert result["message"] == "1 of 2 approvers chose Reject."
 
 
 def test_a_differing_vote_cancels_where_the_rule_says_so(people: list[User]) -> None:
@@ -102,7 +108,9 @@ def test_a_differing_vote_cancels_where_the_rule_says_so(people: list[User]) -> 
     result = result_of(task)
     assert (task.state, result["status"], result["action"]) == ("cancelled", "cancelled", None)
     assert "Approver 2" in result["rendered_content"]
-    assert Run.objects.filter(parent_id=task.run_id).count() == 1
+    child = Run.objects.get(parent_id=task.run_id)
+    assert answer(task, people[1], "reject") == decision
+    assert decision.next_run_id == child.id
 
 
 def test_the_same_vote_again_counts_once_and_is_no_fault(
@@ -116,9 +124,32 @@ def test_the_same_vote_again_counts_once_and_is_no_fault(
     assert answer(task, people[0]).state == "submitted"
 
 
+def test_a_vote_sent_again_after_the_end_was_counted_all_the_same(
+    task: HumanTask, people: list[User]
+) -> None:
+    answer(task, people[0])
+    HumanTask.objects.update(expires_at=datetime.now(UTC) - timedelta(seconds=1))
+    assert answer(task, people[0]) == deciding.Decision("open", None, 1)
+    ending.expire_due(now=NOW)
+    assert answer(task, people[0]) == deciding.Decision("expired", None)
+    with pytest.raises(answering.TaskExpired):
+        answer(task, people[0], "reject")
+
+
+def test_a_vote_sent_again_while_somebody_holds_it_is_counted_once(
+    task: HumanTask, people: list[User]
+) -> None:
+    answer(task, people[0])
+    claiming.claim(task_id=task.pk, user_id=people[1].pk, now=NOW)
+    assert answer(task, people[0]) == deciding.Decision("open", None, 1)
+    with pytest.raises(voting.AlreadyVoted):
+        answer(task, people[0], "reject")
+    assert Vote.objects.count() == 1
+
+
 def test_a_second_thought_is_refused(task: HumanTask, people: list[User]) -> None:
     answer(task, people[0])
-    with pytest.raises(answering.AlreadyVoted):
+    with pytest.raises(voting.AlreadyVoted):
         answer(task, people[0], "reject")
     task.refresh_from_db()
     assert (task.vote_count, Vote.objects.get().action_id) == (1, "approve")
@@ -152,6 +183,25 @@ def test_a_vote_gives_up_the_claim_and_the_draft(task: HumanTask, people: list[U
     assert answer(task, people[1]).state == "submitted"
 
 
+def test_whoever_has_voted_holds_up_nobody(task: HumanTask, people: list[User]) -> None:
+    answer(task, people[0])
+    with pytest.raises(claiming.VoteCast):
+        claiming.claim(task_id=task.pk, user_id=people[0].pk, now=NOW)
+    with pytest.raises(claiming.VoteCast):
+        claiming.hand_over(task_id=task.pk, user_id=people[1].pk, to_id=people[0].pk, now=NOW)
+    with pytest.raises(drafting.DraftRefused):
+        drafting.save_draft(
+            task_id=task.pk, user_id=people[0].pk, values={"comment": "x"}, note="", now=NOW
+        )
+    task.refresh_from_db()
+    assert task.claimed_by is None
+    may = permissions.actions_for(people[0], task)
+    assert may == {permissions.COMMENT}
+    shown = browser(people[1]).get(reverse("inbox:task", args=[task.pk])).text
+    assert f'<option value="{people[2].pk}">' in shown
+    assert f'<option value="{people[0].pk}">' not in shown
+
+
 def test_somebody_elses_claim_keeps_a_vote_waiting(task: HumanTask, people: list[User]) -> None:
     claiming.claim(task_id=task.pk, user_id=people[0].pk, now=NOW)
     with pytest.raises(answering.ClaimedByOther):
@@ -171,7 +221,7 @@ def test_others_choices_show_once_ones_own_vote_is_cast(
     answer(task, people[0], "reject", note="No backup yet")
     path = reverse("inbox:task", args=[task.pk])
     before = browser(people[1]).get(path).text
-    assert "2 people must choose the same" in before
+    assert "2 of 3 people must choose the same" in before
     assert "1 has voted" in before
     assert "No backup yet" not in before
     own = browser(people[0]).get(path).text
@@ -213,6 +263,65 @@ def test_too_few_people_for_a_quorum_can_not_be_met(people: list[User]) -> None:
     assert not permissions.can_be_met(asked(3))
 
 
+def test_votes_that_are_cast_count_when_people_leave(people: list[User]) -> None:
+    task = asked(3)
+    answer(task, people[0])
+    task.refresh_from_db()
+    User.objects.filter(pk=people[0].pk).update(is_active=False)
+    assert permissions.can_be_met(task)
+    assert list(unanswerable()) == []
+    User.objects.filter(pk=people[1].pk).update(is_active=False)
+    assert not permissions.can_be_met(task)
+    assert len(list(unanswerable())) == 1
+
+
+def test_what_can_not_be_reached_any_more_is_said(task: HumanTask, people: list[User]) -> None:
+    User.objects.filter(pk=people[2].pk).update(is_active=False)
+    answer(task, people[0])
+    path = reverse("inbox:task", args=[task.pk])
+    unreachable = "can&#x27;t be reached any more"
+    assert unreachable not in browser(people[1]).get(path).text
+    answer(task, people[1], "reject")
+    assert unreachable in browser(people[1]).get(path).text
+    task.refresh_from_db()
+    assert task.state == TaskState.OPEN
+
+
+def test_who_is_not_asked_any_more_can_not_vote(task: HumanTask, people: list[User]) -> None:
+    people[1].groups.clear()
+    with pytest.raises(answering.TaskNotFound):
+        answer(task, people[1])
+    assert not Vote.objects.exists()
+
+
+def test_operators_see_every_vote(task: HumanTask, people: list[User]) -> None:
+    answer(task, people[0], "reject", note="No backup yet")
+    boss = User.objects.create_user("olga")
+    boss.user_permissions.add(Permission.objects.get(codename="view_humantask"))
+    assert "No backup yet" in browser(boss).get(reverse("inbox:task", args=[task.pk])).text
+
+
+@pytest.mark.parametrize(
+    ("differing", "said"),
+    [
+        (DifferingVote.WAITS, "Votes for something else don&#x27;t end it."),
+        (DifferingVote.ANSWERS, "A vote that differs from earlier ones decides at once."),
+        (DifferingVote.CANCELS, "A vote that differs from earlier ones cancels the question."),
+    ],
+)
+def test_the_page_says_what_a_differing_vote_does(
+    people: list[User], differing: str, said: str
+) -> None:
+    task = asked(2, differing)
+    assert said in browser(people[0]).get(reverse("inbox:task", args=[task.pk])).text
+
+
 def test_the_list_shows_how_far_it_is(task: HumanTask, people: list[User]) -> None:
     answer(task, people[0])
-    assert "1 voted, 2 must agree" in browser(people[1]).get("/").text
+    others = browser(people[1]).get("/").text
+    assert "1 voted, 2 must agree" in others
+    assert "You voted" not in others
+    assert 'data-waiting="1"' in others
+    own = browser(people[0]).get("/").text
+    assert "You voted" in own
+    assert 'data-waiting="0"' in own

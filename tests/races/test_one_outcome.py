@@ -12,7 +12,7 @@ from django.contrib.auth.models import Group, User
 
 from agentruns.models.runs import Run
 from inbox.models.tasks import HumanTask, TaskEvent, TaskState
-from inbox.services import answering, claiming, ending
+from inbox.services import answering, claiming, deciding, ending
 from tests.support.at_once import ROUNDS, at_once
 from tests.support.questions import open_task
 
@@ -28,7 +28,7 @@ def people() -> list[User]:
     return users
 
 
-def answer(task: HumanTask, user: User, action: str) -> answering.Decision:
+def answer(task: HumanTask, user: User, action: str) -> deciding.Decision:
     return answering.submit(
         task_id=task.pk,
         user_id=user.pk,
@@ -56,7 +56,7 @@ def test_a_double_click_counts_once(people: list[User]) -> None:
         task = open_task()
         click = lambda task=task: answer(task, people[0], "approve")  # noqa: E731
         first, second = at_once(click, click)
-        assert isinstance(first, answering.Decision)
+        assert isinstance(first, deciding.Decision)
         assert first == second
         assert Run.objects.filter(parent_id=task.run_id).count() == 1
 
@@ -155,7 +155,7 @@ def test_a_claim_meets_an_answer(people: list[User]) -> None:
             lambda task=task: answer(task, people[1], "approve"),  # type: ignore[misc]
         )
         task.refresh_from_db()
-        if isinstance(answered, answering.Decision):
+        if isinstance(answered, deciding.Decision):
             assert isinstance(claimed, claiming.NotPossibleNow)
             assert (task.state, task.claimed_by) == (TaskState.SUBMITTED, None)
         else:

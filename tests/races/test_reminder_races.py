@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 
 from inbox.models.delivery import Notification
 from inbox.models.tasks import HumanTask, TaskState
-from inbox.services import answering, claiming, delivery, recording, reminding
+from inbox.services import answering, claiming, deciding, delivery, recording, reminding
 from tests.support.at_once import ROUNDS, at_once
 from tests.support.mail_server import MailServer, mail_server
 from tests.support.routes import asked, rule_for
@@ -120,7 +120,7 @@ def test_an_answer_meanwhile_is_counted_and_ends_the_reminders(alice: User) -> N
             now=now(),
         )
         outcomes = at_once(partial(reminding.remind_due, now=now()), answer)
-        assert isinstance(outcomes[1], answering.Decision)
+        assert isinstance(outcomes[1], deciding.Decision)
         reminding.remind_due(now=now())
         task.refresh_from_db()
         assert task.state == TaskState.SUBMITTED

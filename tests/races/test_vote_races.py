@@ -13,7 +13,7 @@ from django.db import connection
 from agentruns.models.runs import Run
 from inbox.models.routing import Delegation
 from inbox.models.tasks import HumanTask, TaskState, Vote
-from inbox.services import answering, delegating, ending
+from inbox.services import deciding, delegating, ending
 from tests.support.at_once import ROUNDS, at_once
 from tests.support.people import answer, approvers
 from tests.support.questions import NOW, open_task
@@ -42,7 +42,7 @@ def test_the_last_of_several_votes_closes_and_resumes_once(people: list[User]) -
     for _ in range(ROUNDS):
         task = asked(3)
         outcomes = votes_at_once(task, people)
-        assert [type(outcome) for outcome in outcomes] == [answering.Decision] * 3, outcomes
+        assert [type(outcome) for outcome in outcomes] == [deciding.Decision] * 3, outcomes
         states = sorted(outcome.state for outcome in outcomes)  # type: ignore[attr-defined]
         assert states == ["open", "open", "submitted"]
         task.refresh_from_db()
@@ -64,7 +64,7 @@ def test_one_person_in_two_browsers_has_one_vote(people: list[User]) -> None:
     for _ in range(ROUNDS):
         task = asked(2)
         first, second = votes_at_once(task, [people[0], people[0]])
-        assert first == second == answering.Decision("open", None, 1)
+        assert first == second == deciding.Decision("open", None, 1)
         assert Vote.objects.filter(task=task).count() == 1
 
 

@@ -5,7 +5,8 @@ from typing import Any
 from django.contrib.auth.models import Group, User
 
 from inbox.models.tasks import HumanTask
-from inbox.services.answering import Decision, submit
+from inbox.services.answering import submit
+from inbox.services.deciding import Decision
 from tests.support.questions import NOW
 
 
