@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
@@ -308,7 +309,7 @@ def test_people_who_are_switched_off_count_for_nothing(
 def test_whatever_a_delegate_does_names_both(task: HumanTask, ann: User, dan: User) -> None:
     HumanTask.objects.update(extend_seconds=60)
     away(ann, dan)
-    step = {"task_id": task.pk, "user_id": dan.pk, "now": NOW}
+    step: dict[str, Any] = {"task_id": task.pk, "user_id": dan.pk, "now": NOW}
     claiming.claim(**step)
     claiming.extend(**step)
     claiming.comment(text="Looking", **step)
