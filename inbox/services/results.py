@@ -85,12 +85,17 @@ def _asked(args: AskHumanToolArgs) -> list[str]:
 
 def _filled(args: AskHumanToolArgs, answer: Answer) -> list[str]:
     lines = [
-        f"{field.label}: {_shown(field, answer.values.get(field.name))}" for field in args.fields
+        _labelled(field.label, _shown(field, answer.values.get(field.name)))
+        for field in args.fields
     ]
-    lines.append(f"{_('Decision')}: {answer.action.label}")
+    lines.append(_labelled(_("Decision"), answer.action.label))
     if answer.note:
-        lines.append(f"{_('Note')}: {answer.note}")
+        lines.append(_labelled(_("Note"), answer.note))
     return lines
+
+
+def _labelled(label: str, text: str) -> str:
+    return f"{label}: {text}"
 
 
 def _votes(args: AskHumanToolArgs, votes: Sequence[Answer]) -> list[str]:

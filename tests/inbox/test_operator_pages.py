@@ -210,11 +210,11 @@ def test_a_question_whose_people_left_is_shown(
     task = open_task()
     HumanTask.objects.update(quorum=2)
     assert str(task.pk) not in operator.get(reverse(ATTENTION)).text
-    with django_assert_num_queries(16):
+    with django_assert_num_queries(17):
         operator.get(reverse(ATTENTION))
     for _ in range(5):
         open_task()
-    with django_assert_num_queries(16):
+    with django_assert_num_queries(17):
         operator.get(reverse(ATTENTION))
     ben.is_active = False
     ben.save()

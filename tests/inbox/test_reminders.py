@@ -101,6 +101,7 @@ def test_nobody_is_told_of_a_question_that_nobody_may_answer(
 
 
 def test_who_has_voted_is_not_reminded(reminded_task: HumanTask, alice: User) -> None:
+    HumanTask.objects.update(quorum=2, vote_count=1)
     Vote.objects.create(
         task=reminded_task, user=alice, counts_for=alice, action_id="approve", created_at=NOW
     )

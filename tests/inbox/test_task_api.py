@@ -15,7 +15,7 @@ from agentruns.services.keys import create_key
 from config.api import api
 from inbox import api as inbox_api
 from inbox.models.tasks import HumanTask
-from inbox.services import answering, checking, claiming, ending
+from inbox.services import answering, checking, claiming, deciding, ending, voting
 from tests.support.questions import CALL, open_task
 
 pytestmark = pytest.mark.django_db
@@ -217,12 +217,15 @@ def test_a_note_that_can_not_be_stored_is_refused(
 def test_every_refusal_of_an_answer_is_a_readable_one() -> None:
     refusals = {
         kind
-        for kind in (*vars(answering).values(), *vars(checking).values())
+        for module in (answering, checking, deciding, voting)
+        for kind in vars(module).values()
         if isinstance(kind, type)
         and issubclass(kind, Exception)
-        and kind.__module__ in (answering.__name__, checking.__name__)
+        and kind.__module__ == module.__name__
         and not kind.__name__.startswith("_")
     }
+    # It never leaves `submit`, which tells what made the question not free.
+    refusals.remove(deciding.NotFree)
     assert len(refusals) == 9
     unmapped = [
         kind

@@ -279,7 +279,7 @@ def test_what_can_not_be_reached_any_more_is_said(task: HumanTask, people: list[
     User.objects.filter(pk=people[2].pk).update(is_active=False)
     answer(task, people[0])
     path = reverse("inbox:task", args=[task.pk])
-    unreachable = "can&#x27;t be reached any more"
+    unreachable = "can't be reached any more"
     assert unreachable not in browser(people[1]).get(path).text
     answer(task, people[1], "reject")
     assert unreachable in browser(people[1]).get(path).text
@@ -304,7 +304,7 @@ def test_operators_see_every_vote(task: HumanTask, people: list[User]) -> None:
 @pytest.mark.parametrize(
     ("differing", "said"),
     [
-        (DifferingVote.WAITS, "Votes for something else don&#x27;t end it."),
+        (DifferingVote.WAITS, "Votes for something else don't end it."),
         (DifferingVote.ANSWERS, "A vote that differs from earlier ones decides at once."),
         (DifferingVote.CANCELS, "A vote that differs from earlier ones cancels the question."),
     ],
