@@ -11,6 +11,8 @@ from config.metrics import metrics
 from inbox.login import ThrottledAdminForm
 
 admin.site.login_form = ThrottledAdminForm
+admin.site.site_header = "Sayso administration"
+admin.site.site_title = "Sayso admin"
 
 urlpatterns = [
     path("healthz", healthz, name="healthz"),

@@ -1,15 +1,11 @@
 """Makes the pictures of docs/routing.md: python -m docs.images.routing (needs Chromium)."""
 
 import json
-import shutil
-import tempfile
-from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
-from tests.support.processes import embedded_site
+from docs.images.demo_site import FOLDER, admins_page
 
-FOLDER = Path(__file__).parent
 REQUEST = {
     "composition": {
         "layers": [
@@ -30,24 +26,8 @@ REQUEST = {
 
 
 def make() -> None:
-    with (
-        tempfile.TemporaryDirectory() as home,
-        embedded_site(Path(home), "--migrate", "--demo") as site,
-        sync_playwright() as playwright,
-    ):
-        site.wait_until_ready()
-        facts = json.loads((Path(home) / "demo.json").read_text())
-        browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
-        )
-        page = browser.new_page(viewport={"width": 1100, "height": 700})
-        page.goto(f"{site.url}/accounts/login/")
-        page.fill("#id_username", facts["users"]["admin"]["username"])
-        page.fill("#id_password", facts["users"]["admin"]["password"])
-        page.click("main button")
-        page.wait_for_url(f"{site.url}/")
-        _rules(page, f"{site.url}/admin/inbox/routingrule/")
-        browser.close()
+    with admins_page(1100, 700) as (page, admin):
+        _rules(page, f"{admin}inbox/routingrule/")
 
 
 def _rules(page: Page, address: str) -> None:

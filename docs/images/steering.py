@@ -1,36 +1,13 @@
 """Makes the pictures of docs/operator.md and docs/admin.md: python -m docs.images.steering."""
 
-import json
-import shutil
-import tempfile
-from pathlib import Path
+from playwright.sync_api import Page
 
-from playwright.sync_api import Page, sync_playwright
-
-from tests.support.processes import embedded_site
-
-FOLDER = Path(__file__).parent
+from docs.images.demo_site import FOLDER, admins_page
 
 
 def make() -> None:
-    with (
-        tempfile.TemporaryDirectory() as home,
-        embedded_site(Path(home), "--migrate", "--demo") as site,
-        sync_playwright() as playwright,
-    ):
-        site.wait_until_ready()
-        facts = json.loads((Path(home) / "demo.json").read_text())
-        browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
-        )
-        page = browser.new_page(viewport={"width": 1200, "height": 800})
-        login = facts["users"]["admin"]
-        page.goto(f"{site.url}/accounts/login/")
-        page.fill("#id_username", login["username"])
-        page.fill("#id_password", login["password"])
-        page.click("main button")
-        take(page, f"{site.url}/admin/")
-        browser.close()
+    with admins_page(1200, 800) as (page, admin):
+        take(page, admin)
 
 
 def take(page: Page, admin: str) -> None:
