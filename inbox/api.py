@@ -138,7 +138,9 @@ def cancel_task(request: HttpRequest, task_id: str) -> HttpResponse:
     key, task = key_of(request), _task(request, task_id)
     demand_cancel(key, own=queries.asked_by_key(task, key_id=key.pk))
     try:
-        ending.cancel_task(task_id=task.pk, user_id=key.owner_id, now=datetime.now(UTC))
+        ending.cancel_task(
+            task_id=task.pk, user_id=key.owner_id, api_key_id=key.pk, now=datetime.now(UTC)
+        )
     except ending.TaskNotOpen as error:
         task.refresh_from_db()
         if task.state != TaskState.CANCELLED:
@@ -167,5 +169,7 @@ def cancel_session(request: HttpRequest, session_id: str) -> HttpResponse:
     if wanted is None or not runs.session_exists(wanted, of_key=readable(key)):
         raise SessionNotFound(SessionNotFound.__doc__)
     demand_cancel(key, own=runs.session_exists(wanted, of_key=key.pk))
-    ending.end_session(session_id=wanted, user_id=key.owner_id, now=datetime.now(UTC))
+    ending.end_session(
+        session_id=wanted, user_id=key.owner_id, api_key_id=key.pk, now=datetime.now(UTC)
+    )
     return JsonResponse({"session_id": str(wanted), "status": "cancelled"})

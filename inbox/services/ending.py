@@ -88,11 +88,13 @@ def _expire(task_id: UUID, now: datetime) -> int:
             pk=task_id, state=TaskState.OPEN, expires_at__lte=Now()
         ).update(state=TaskState.EXPIRED, closed_at=now, result=result.model_dump_json())
         if changed:
-            _go_on(task_id, "expired", result, None, now)
+            _go_on(task_id, "expired", result, now)
     return changed
 
 
-def cancel_task(*, task_id: UUID, user_id: int, now: datetime) -> None:
+def cancel_task(
+    *, task_id: UUID, user_id: int, now: datetime, api_key_id: int | None = None
+) -> None:
     """Withdraw an open question; the agent goes on with `cancelled`. Raises `TaskNotOpen`."""
     with transaction.atomic():
         result = wording.cancelled(_language(task_id))
@@ -104,7 +106,7 @@ def cancel_task(*, task_id: UUID, user_id: int, now: datetime) -> None:
         )
         if not changed:
             raise TaskNotOpen(TaskNotOpen.__doc__)
-        _go_on(task_id, "cancelled", result, user_id, now)
+        _go_on(task_id, "cancelled", result, now, actor_id=user_id, api_key_id=api_key_id)
 
 
 def _language(task_id: UUID) -> str:
@@ -112,17 +114,19 @@ def _language(task_id: UUID) -> str:
     return found or ""
 
 
-def end_session(*, session_id: UUID, user_id: int | None, now: datetime) -> None:
+def end_session(
+    *, session_id: UUID, user_id: int | None, now: datetime, api_key_id: int | None = None
+) -> None:
     """End the session's runs and its open question; nothing goes on. Doing it again is harmless."""
     with transaction.atomic():
         # A run may end with a question, and a question with a run, while we look; the second round
         # finds what the first one waited for.
         rounds = 0
-        while _end_once(session_id, user_id, now) or rounds < 1:
+        while _end_once(session_id, user_id, api_key_id, now) or rounds < 1:
             rounds += 1
 
 
-def _end_once(session_id: UUID, user_id: int | None, now: datetime) -> int:
+def _end_once(session_id: UUID, user_id: int | None, api_key_id: int | None, now: datetime) -> int:
     changed = cancel_session(session_id=session_id, reason="session_ended", now=now)
     asked = HumanTask.objects.filter(session_id=session_id, state=TaskState.OPEN)
     for task_id in list(asked.values_list("pk", flat=True)):
@@ -130,7 +134,9 @@ def _end_once(session_id: UUID, user_id: int | None, now: datetime) -> int:
             state=TaskState.ENDED, closed_at=now, closed_by_id=user_id
         )
         if ended:
-            recording.record(task_id=task_id, kind="ended", actor_id=user_id, now=now)
+            recording.record(
+                task_id=task_id, kind="ended", actor_id=user_id, api_key_id=api_key_id, now=now
+            )
         changed += ended
     if changed:
         hints.tasks_changed()
@@ -138,10 +144,16 @@ def _end_once(session_id: UUID, user_id: int | None, now: datetime) -> int:
 
 
 def _go_on(
-    task_id: UUID, kind: str, result: AskHumanToolResult, user_id: int | None, now: datetime
+    task_id: UUID,
+    kind: str,
+    result: AskHumanToolResult,
+    now: datetime,
+    *,
+    actor_id: int | None = None,
+    api_key_id: int | None = None,
 ) -> None:
     task = HumanTask.objects.get(pk=task_id)
-    recording.record(task_id=task.pk, kind=kind, actor_id=user_id, now=now)
+    recording.record(task_id=task.pk, kind=kind, actor_id=actor_id, api_key_id=api_key_id, now=now)
     hints.tasks_changed()
     if task.run_id is not None:
         resume_run(run_id=task.run_id, result=result, now=now)

@@ -22,11 +22,10 @@ pytestmark = pytest.mark.django_db
 
 
 class Program:
-    key_id: int
-
     def __init__(self, owner: User, *, may_answer: bool = True) -> None:
         scopes = (Scope.CREATE, Scope.ANSWER) if may_answer else (Scope.CREATE,)
-        text = create_key(name="k", owner_id=owner.pk, scopes=scopes, now=datetime.now(UTC))[1]
+        made, text = create_key(name="k", owner_id=owner.pk, scopes=scopes, now=datetime.now(UTC))
+        self.key_id = made.pk
         self.headers = {"Authorization": f"Bearer {text}"}
 
     def get(self, path: str) -> Any:
@@ -139,6 +138,11 @@ def post(program: Program, path: str) -> Any:
     )
 
 
+def by_key(task: HumanTask, kind: str) -> list[int | None]:
+    """The keys that the events of this kind name."""
+    return list(task.history.filter(type=kind).values_list("api_key", flat=True))
+
+
 def test_who_asked_may_withdraw_the_question(program: Program, task: HumanTask) -> None:
     path = f"/tasks/{task.pk}/cancel"
     # It sees the question, to answer it, but did not ask it.
@@ -148,6 +152,7 @@ def test_who_asked_may_withdraw_the_question(program: Program, task: HumanTask) 
     own(program, task)
     for _ in range(2):
         assert post(program, path).json() == {"id": str(task.pk), "state": "cancelled"}
+    assert by_key(task, "cancelled") == [program.key_id]
     child = Run.objects.get(parent_id=task.run_id)
     assert '"cancelled"' in (child.deferred_results or "")
 
@@ -167,6 +172,7 @@ def test_ending_a_session_ends_its_question_and_nothing_goes_on(
         assert post(program, path).json()["status"] == "cancelled"
     task.refresh_from_db()
     assert task.state == "ended"
+    assert by_key(task, "ended") == [program.key_id]
     assert not Run.objects.filter(parent_id=task.run_id).exists()
     assert program.submit(task).status_code == 409
 
@@ -241,10 +247,7 @@ def test_every_refusal_of_an_answer_is_a_readable_one() -> None:
 
 def scoped(owner: User, *scopes: Scope) -> Program:
     program = Program(owner)
-    made = ApiKey.objects.latest("pk")
-    made.scopes = [scope.value for scope in scopes]
-    made.save()
-    program.key_id = made.pk
+    ApiKey.objects.filter(pk=program.key_id).update(scopes=[scope.value for scope in scopes])
     return program
 
 
