@@ -254,11 +254,12 @@ class Attempt:
         except NO_DATABASE:
             self._log_failure("events_not_written")
             self.buffer = batch + self.buffer
-            self.doubtful = len(batch)
 
     def _append(self, batch: list[NewEvent]) -> None:
         self._resolve_doubt(batch)
         if batch:
+            # Only what was handed over may be written; a later batch joins it in the buffer.
+            self.doubtful = len(batch)
             self.last = lifecycle.append_events(
                 run_id=self.claimed.run_id,
                 attempt=self.claimed.attempt,
@@ -266,6 +267,7 @@ class Attempt:
                 now=now(),
                 last=self.last,
             )
+            self.doubtful = 0
         else:
             lifecycle.renew_lease(run_id=self.claimed.run_id, attempt=self.claimed.attempt)
 

@@ -16,6 +16,9 @@ from django.template.response import TemplateResponse
 
 from agentruns.admin.base import ReadOnlyAdmin
 
+# One form holds no more, and nobody confirms more with their eyes.
+MOST_AT_ONCE = 100
+
 
 class Refused(Exception):
     """It is not possible now; str() says why."""
@@ -64,12 +67,15 @@ class ActingAdmin(ReadOnlyAdmin):
     def _confirmed(
         self, act: Act, request: HttpRequest, things: QuerySet[Any]
     ) -> HttpResponse | None:
+        chosen = at_once(request, things)
+        if chosen is None:
+            return None
         sent = "confirmed" in request.POST
         form = act.form(request.POST if sent else None) if act.form else None
         if not sent or (form is not None and not form.is_valid()):
-            return self._confirmation(act, request, things, form)
+            return self._confirmation(act, request, chosen, form)
         answers = form.cleaned_data if form is not None else {}
-        for thing in things:
+        for thing in chosen:
             try:
                 messages.success(request, act.do(request, thing, answers))
             except Refused as error:
@@ -77,7 +83,7 @@ class ActingAdmin(ReadOnlyAdmin):
         return _back(request)
 
     def _confirmation(
-        self, act: Act, request: HttpRequest, things: QuerySet[Any], form: forms.Form | None
+        self, act: Act, request: HttpRequest, things: Sequence[Any], form: forms.Form | None
     ) -> HttpResponse:
         context = {
             **self.admin_site.each_context(request),
@@ -89,6 +95,15 @@ class ActingAdmin(ReadOnlyAdmin):
             "back": request.POST.get("back", ""),
         }
         return TemplateResponse(request, "admin/confirm_act.html", context)
+
+
+def at_once(request: HttpRequest, things: QuerySet[Any]) -> list[Any] | None:
+    """Return what was chosen, or None with a message where that is too much at once."""
+    chosen = list(things[: MOST_AT_ONCE + 1])
+    if len(chosen) <= MOST_AT_ONCE:
+        return chosen
+    messages.error(request, f"Nothing was done: choose at most {MOST_AT_ONCE} at once.")
+    return None
 
 
 def _back(request: HttpRequest) -> HttpResponse | None:

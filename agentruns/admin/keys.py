@@ -1,5 +1,6 @@
 """API keys: made, shown once, given a new text, revoked."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
+from agentruns.admin.acting import at_once
 from agentruns.admin.base import AuditedAdmin
 from agentruns.audit import Subject
 from agentruns.models.audit import SteeringEvent
@@ -191,17 +193,23 @@ class ApiKeyAdmin(AuditedAdmin):
         return TemplateResponse(request, template, {**shared, **context})
 
     def _confirm(
-        self, request: HttpRequest, queryset: QuerySet[ApiKey], action: str, title: str
+        self, request: HttpRequest, chosen: Sequence[ApiKey], action: str, title: str
     ) -> HttpResponse:
-        context = {"title": title, "keys": list(queryset), "action": action}
+        context = {"title": title, "keys": chosen, "action": action}
         return self._page(request, "confirm", {**context, "checkbox": ACTION_CHECKBOX_NAME})
 
     @admin.action(description="Revoke the selected keys", permissions=["change"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> HttpResponse | None:
+        chosen = at_once(request, queryset)
+        if chosen is None:
+            return None
+        if not all(self._holds(request, key) for key in chosen):
+            messages.error(request, "Nothing was done: others' keys are a superuser's to revoke.")
+            return None
         if "confirmed" not in request.POST:
-            return self._confirm(request, queryset, "revoke", "Revoke these keys for good?")
+            return self._confirm(request, chosen, "revoke", "Revoke these keys for good?")
         now, actor_id = datetime.now(UTC), request.user.pk
-        ended = [keys.revoke_key(key_id=key.pk, now=now, actor_id=actor_id) for key in queryset]
+        ended = [keys.revoke_key(key_id=key.pk, now=now, actor_id=actor_id) for key in chosen]
         messages.success(request, f"{sum(ended)} revoked.")
         return None
 
@@ -213,7 +221,7 @@ class ApiKeyAdmin(AuditedAdmin):
             return None
         if "confirmed" not in request.POST:
             title = "Give this key a new text? The old one opens nothing from then on."
-            return self._confirm(request, queryset, "replace", title)
+            return self._confirm(request, chosen, "replace", title)
         now, actor_id = datetime.now(UTC), request.user.pk
         try:
             text = keys.replace_text(key_id=chosen[0].pk, now=now, actor_id=actor_id)

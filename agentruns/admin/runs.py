@@ -8,7 +8,7 @@ from uuid import UUID
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.functional import cached_property
@@ -16,6 +16,7 @@ from django.utils.functional import cached_property
 from agentruns import secrets
 from agentruns.admin.acting import Act, ActingAdmin, Refused
 from agentruns.admin.base import ReadOnlyAdmin, pretty, with_escapes
+from agentruns.admin.searching import ByIdAdmin
 from agentruns.models.runs import Run, RunEvent, RunStatus
 from agentruns.protocol.masking import masked
 from agentruns.services import cancelling, operating, resuming
@@ -93,7 +94,7 @@ RETRY = Act(
 
 
 @admin.register(Run)
-class RunAdmin(ActingAdmin):
+class RunAdmin(ByIdAdmin, ActingAdmin):
     list_display: tuple[str, ...] = (
         *("short", "status", "agent", "requester", "api_key", "created_at", "took"),
     )
@@ -101,6 +102,7 @@ class RunAdmin(ActingAdmin):
     list_select_related: ClassVar[tuple[str, ...]] = ("agent", "requester", "api_key")
     list_per_page = 50
     search_fields = ("id",)
+    id_fields = ("id", "session_id")
     search_help_text = "The beginning of a run's or session's id"
     paginator = CappedPaginator
     # The index's own order, to its last field: the admin would add one that it does not have.
@@ -121,19 +123,6 @@ class RunAdmin(ActingAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Run]:
         return super().get_queryset(request).defer(*TEXTS)
-
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Run], search_term: str
-    ) -> tuple[QuerySet[Run], bool]:
-        term = search_term.strip().lower().replace("-", "")
-        if not term:
-            return queryset, False
-        if len(term) > 32 or set(term) - set("0123456789abcdef"):
-            return queryset.none(), False
-        # Ids that begin so are those of a range, whose index both databases can use.
-        low, high = UUID(term.ljust(32, "0")), UUID(term.ljust(32, "f"))
-        by_id = Q(id__gte=low, id__lte=high)
-        return queryset.filter(by_id | Q(session_id__gte=low, session_id__lte=high)), False
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         counts = {} if request.method == "POST" else self.counts(request)
@@ -242,9 +231,10 @@ def _chain(run: Run) -> list[Run]:
 
 
 @admin.register(RunEvent)
-class RunEventAdmin(ReadOnlyAdmin):
+class RunEventAdmin(ByIdAdmin, ReadOnlyAdmin):
     list_display = ("run_id", "type", "created_at")
-    list_filter = ("type",)
     search_fields = ("run__id",)
+    id_fields = ("run",)
+    search_help_text = "The beginning of a run's id"
     paginator = CappedPaginator
     ordering = ("-id",)

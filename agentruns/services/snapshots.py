@@ -32,9 +32,13 @@ def continued_session(
 ) -> UUID | None:
     """Return the session that a request goes on with, or None for a new one.
 
-    Raises `AnswerRefused` and `SnapshotRefused`, both for keys whose questions people answer.
+    `deferred_handling` is the key's. Raises `AnswerRefused` and `SnapshotRefused`, both where
+    people answer.
     """
     origin = _origin(api_key_id, snapshot) if snapshot is not None else None
+    if origin is not None and origin.deferred_call is not None:
+        # A question is answered in the way it was asked, whatever became of the key since.
+        deferred_handling = origin.deferred_handling
     if deferred_handling == DeferredHandling.INBOX:
         _check(origin, snapshot, resuming=resuming)
     return origin.session_id if origin else None

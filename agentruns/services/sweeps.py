@@ -36,8 +36,9 @@ def sweep(*, now: datetime) -> None:
     reclaim(now=now)
     retry_due(now=now)
     hint_queued(now=now)
-    forget(now=now)
     mark("agentruns.sweep")
+    # Last: no run waits for it.
+    forget(now=now)
 
 
 def mark(name: str) -> None:
@@ -67,7 +68,9 @@ def forget(*, now: datetime) -> int:
     old = Run.objects.filter(
         deferred_handling=DeferredHandling.CLIENT, finished_at__lt=database_now(plus=-age)
     )
-    ids = list(old.order_by("finished_at").values_list("id", flat=True)[:BATCH])
+    # Those that a later run leads back to wait until that one is forgotten.
+    leaves = old.filter(children__isnull=True, retries__isnull=True)
+    ids = list(leaves.order_by("finished_at").values_list("id", flat=True)[:BATCH])
     deleted, _ = Run.objects.filter(id__in=ids).delete()
     return len(ids) if deleted else 0
 

@@ -6,12 +6,14 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 from django.contrib.auth.models import Group, User
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from agentruns.admin.acting import Act, ActingAdmin, Refused
 from agentruns.admin.base import ReadOnlyAdmin, pretty
 from agentruns.admin.runs import CappedPaginator
+from agentruns.admin.searching import LEAST, ByIdAdmin, of_ids
 from inbox.admin.runs import end_session
 from inbox.models.tasks import HumanTask, TaskEvent, TaskState
 from inbox.rendering.text import reveal
@@ -67,7 +69,7 @@ def _reassign(request: HttpRequest, task: HumanTask, answers: dict[str, Any]) ->
     users = [user.pk for user in answers["users"]]
     try:
         steering.reassign(task_id=task.pk, groups=groups, users=users, **_by(request))
-    except (steering.NotOpen, steering.NobodyCanAnswer) as error:
+    except (steering.NotOpen, steering.AsksThemselves, steering.NobodyCanAnswer) as error:
         raise Refused(str(error)) from error
     return f"{task}: other people are asked now."
 
@@ -122,7 +124,10 @@ class HumanTaskAdmin(ActingAdmin):
     list_filter = ("state", "urgency")
     list_select_related = ("closed_by",)
     list_per_page = 50
-    search_fields = ("title", "question", "id")
+    search_fields = ("title", "question")
+    search_help_text = (
+        "Words of the question, or the beginning of its, its run's or its session's id"
+    )
     paginator = CappedPaginator
     ordering = ("-opened_at",)
     acts = ACTS
@@ -134,6 +139,14 @@ class HumanTaskAdmin(ActingAdmin):
         *("request", "answer", "digest"),
     )
     readonly_fields = ("shown", "asked", "request", "answer")
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[HumanTask], search_term: str
+    ) -> tuple[QuerySet[HumanTask], bool]:
+        wanted = of_ids(search_term, "id", "run", "session_id")
+        if wanted is not None and len(search_term.strip()) >= LEAST:
+            return queryset.filter(wanted), False
+        return super().get_search_results(request, queryset, search_term)
 
     @admin.display(description="question")
     def shown(self, task: HumanTask) -> SafeString:
@@ -175,10 +188,11 @@ class HumanTaskAdmin(ActingAdmin):
 
 
 @admin.register(TaskEvent)
-class TaskEventAdmin(ReadOnlyAdmin):
+class TaskEventAdmin(ByIdAdmin, ReadOnlyAdmin):
     list_display = ("task_id", "number", "type", "actor", "on_behalf_of", "created_at")
-    list_filter = ("type",)
     list_select_related = ("actor", "on_behalf_of")
     search_fields = ("task__id",)
+    id_fields = ("task",)
+    search_help_text = "The beginning of a human task's id"
     paginator = CappedPaginator
     ordering = ("-id",)

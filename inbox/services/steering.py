@@ -27,6 +27,10 @@ class BadTime(Exception):
     """Give more than nothing and at most a year."""
 
 
+class AsksThemselves(Exception):
+    """Somebody else has to ask you: nobody makes themselves an approver; nothing was changed."""
+
+
 class NobodyCanAnswer(Exception):
     """Too few of these people can answer; nothing was changed."""
 
@@ -51,16 +55,18 @@ def reassign(
 ) -> None:
     """Ask these people in place of those who were asked; votes and drafts stay.
 
-    Raises `NotOpen` and `NobodyCanAnswer`.
+    Raises `NotOpen`, `AsksThemselves` and `NobodyCanAnswer`.
     """
     with transaction.atomic():
         # Holds the row: an answer comes before or after, not between.
         if not _open(task_id).update(claimed_by=None, claim_expires_at=None):
             raise NotOpen(NotOpen.__doc__)
         task = HumanTask.objects.get(pk=task_id)
-        before = _asked(task)
+        before, asked_before = _asked(task), permissions.rights(user_id, task)
         task.groups.set(Group.objects.filter(pk__in=groups))
         task.users.set(User.objects.filter(pk__in=users))
+        if permissions.rights(user_id, task) and not asked_before:
+            raise AsksThemselves(AsksThemselves.__doc__)
         if not permissions.can_be_met(task):
             raise NobodyCanAnswer(NobodyCanAnswer.__doc__)
         _record(task_id, "reassigned", user_id, {"before": before, "after": _asked(task)}, now)

@@ -229,6 +229,20 @@ def test_revoking_asks_first(admin: Client, root: User) -> None:
     assert kinds() == ["created", "revoked"]
 
 
+def test_others_keys_are_a_superusers_to_revoke(root: User) -> None:
+    key, text = made(root)
+    staff = User.objects.create_user("staff", is_staff=True)
+    wanted = Permission.objects.filter(codename__in=("view_apikey", "change_apikey"))
+    staff.user_permissions.set(wanted)
+    own, _ = made(staff)
+    client = Client()
+    client.force_login(staff)
+    act(client, "revoke", key, own, confirmed="yes")
+    assert authenticate(f"Bearer {text}") == key
+    act(client, "revoke", own, confirmed="yes")
+    assert list(ApiKey.objects.filter(revoked_at=None)) == [key]
+
+
 def test_a_new_text_asks_first_and_is_shown_once(admin: Client, root: User) -> None:
     key, old = made(root)
     assert "The old one opens nothing from then on" in act(admin, "replace", key).text

@@ -10,7 +10,7 @@ from django.db import connection, transaction
 
 from agentruns import queries, secrets
 from agentruns.execution import compact
-from agentruns.models.runs import Run, RunEvent, RunStatus
+from agentruns.models.runs import Run, RunEvent, RunStatus, SweepMark
 from agentruns.protocol.ask_human import AskHumanToolResult
 from agentruns.services import cancelling, creating, lifecycle, resuming, sweeps
 from agentruns.services.events import NewEvent
@@ -251,6 +251,21 @@ def test_runs_are_kept_unless_a_setting_says_how_long(settings: Any) -> None:
     assert sweeps.forget(now=NOW) == 1
     assert set(Run.objects.values_list("id", flat=True)) == {recent.run_id, asked_people.id}
     assert not RunEvent.objects.filter(run_id=claim.run_id).exists()
+
+
+def test_a_run_is_forgotten_after_those_that_came_of_it(settings: Any) -> None:
+    settings.SAYSO_RETENTION_DAYS = 3
+    claim = claimed(queued())
+    lifecycle.finish_run(
+        run_id=claim.run_id, attempt=1, new=[], ending=lifecycle.failure("x", None), now=NOW
+    )
+    retry = resuming.retry_run(run_id=claim.run_id, now=NOW)
+    sweeps.sweep(now=NOW)
+    assert Run.objects.count() == 2
+    assert SweepMark.objects.filter(name="agentruns.sweep").exists()
+    Run.objects.filter(id=retry).update(status=RunStatus.FAILED, finished_at=NOW)
+    assert [sweeps.forget(now=NOW) for _ in range(3)] == [1, 1, 0]
+    assert not Run.objects.exists()
 
 
 def test_an_old_sqlite_claims_in_two_statements(monkeypatch: pytest.MonkeyPatch) -> None:

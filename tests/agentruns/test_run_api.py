@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db.models import Case, Value, When
 from django.http import HttpResponse
 from django.test import Client
 
 from agentruns import worker
 from agentruns.models.runs import Run, RunStatus
-from agentruns.models.steering import AskHumanPolicy
+from agentruns.models.steering import ApiKey, AskHumanPolicy
 from agentruns.services.keys import create_key
 from tests.support.story import composition
 
@@ -264,3 +265,30 @@ def test_what_no_database_stores_does_no_harm(api: Api) -> None:
     assert Run.objects.count() == 1
     run_id = play(api.start("FAIL a\\x00b"))
     assert api.get(f"/runs/{run_id}").json()["status"] == "failed"
+
+
+def test_a_question_is_answered_in_the_way_it_was_asked(api: Api) -> None:
+    """Whatever its key, or its agent, says by now."""
+    asked = {}
+    for handling in ("client", "inbox"):
+        program = Api(handling, handling)
+        data = last_data(program, play(program.start('ASK {"question": "Deploy?"}')))
+        call_id = data["deferred_tool_call"]["tool_call_id"]
+        asked[handling] = (
+            program,
+            {
+                "session_snapshot": data["session_snapshot"],
+                "deferred_tool_results": {"calls": {call_id: {"status": "submitted"}}},
+            },
+        )
+    swapped = Case(When(deferred_handling="inbox", then=Value("client")), default=Value("inbox"))
+    ApiKey.objects.update(deferred_handling=swapped)
+    program, answer = asked["inbox"]
+    refused = program.start("x", **answer)
+    assert refused.status_code == 409
+    assert "answered in the inbox" in refused.json()["detail"]
+    program, answer = asked["client"]
+    accepted = program.start("x", **answer)
+    assert accepted.status_code == 202
+    # What it asks from now on goes to people.
+    assert Run.objects.get(id=accepted.json()["run_id"]).deferred_handling == "inbox"

@@ -1,5 +1,6 @@
 """A queued run is played by the worker and ends in the database."""
 
+import asyncio
 import json
 import threading
 from datetime import UTC, datetime
@@ -7,10 +8,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from django.db import transaction
+from django.db import OperationalError, transaction
 
 from agentruns import queries, worker
-from agentruns.models.runs import Run, RunStatus
+from agentruns.models.runs import Run, RunEvent, RunStatus
 from agentruns.protocol.ask_human import AskHumanToolResult
 from agentruns.services import cancelling, creating, lifecycle, resuming
 from tests.support.story import composition
@@ -171,3 +172,50 @@ def test_a_stopping_worker_takes_no_more(fresh_loop: worker.RunLoop) -> None:
     worker.stop(grace=1)
     with pytest.raises(worker.Stopping):
         worker.execute(queued("OK"))
+
+
+class Direct:
+    """A run loop that writes at once."""
+
+    async def write(self, call: Any) -> Any:
+        return call()
+
+
+def test_a_database_that_is_away_twice_loses_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = creating.create_run(
+        request=json.dumps({"composition": composition("x")}),
+        api_key_id=None,
+        requester_id=None,
+        deferred_handling="client",
+        now=datetime.now(UTC),
+    )
+    claimed = lifecycle.claim_run(run_id=run_id, now=datetime.now(UTC))
+    assert claimed is not None
+    append = lifecycle.append_events
+
+    def unheard(**batch: Any) -> None:
+        append(**batch)
+        raise OperationalError("the commit was not acknowledged")
+
+    def away(*_: Any, **__: Any) -> None:
+        raise OperationalError("still away")
+
+    async def story() -> None:
+        attempt = worker.Attempt(Direct(), claimed, asyncio.Event())  # type: ignore[arg-type]
+        for text, name, broken in (
+            ("A", "append_events", unheard),
+            ("B", "last_position", away),
+            ("C", "append_events", away),
+        ):
+            attempt.emit(json.dumps(text))
+            with monkeypatch.context() as patch:
+                patch.setattr(lifecycle, name, broken)
+                await attempt._flush()
+        attempt.emit(json.dumps("D"))
+        await attempt._flush()
+
+    # The story waits for nothing, so that the test's own connection serves it.
+    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+    asyncio.run(story())
+    events = RunEvent.objects.filter(run=run_id, type="pydantic_ai_event").order_by("position")
+    assert list(events.values_list("data", flat=True)) == ['"A"', '"B"', '"C"', '"D"']

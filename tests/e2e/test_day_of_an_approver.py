@@ -122,8 +122,9 @@ def test_the_deadline_passes_while_the_page_is_open(demo: Demo, chromium: Browse
     admin = Person(demo, chromium, "admin")
     admin.page.goto(f"{admin.url}/admin/inbox/routingrule/")
     admin.page.get_by_role("link", name="Approvers").click()
-    admin.page.fill("#id_deadline_seconds", "4")
+    admin.page.fill("#id_deadline_seconds", "4 s")
     admin.page.click("[name=_save]")
+    expect(admin.page.locator(".messagelist .success")).to_be_visible()
     try:
         task = demo.ask("deployment-reviewer", "Quick.")
         alice = Person(demo, chromium, "approver")
@@ -137,8 +138,9 @@ def test_the_deadline_passes_while_the_page_is_open(demo: Demo, chromium: Browse
     finally:
         admin.page.goto(f"{admin.url}/admin/inbox/routingrule/")
         admin.page.get_by_role("link", name="Approvers").click()
-        admin.page.fill("#id_deadline_seconds", "86400")
+        admin.page.fill("#id_deadline_seconds", "1 d")
         admin.page.click("[name=_save]")
+        expect(admin.page.locator(".messagelist .success")).to_be_visible()
 
 
 def test_without_scripts_a_draft_is_saved_and_the_answer_counts(

@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import Group, Permission, User
@@ -15,7 +16,7 @@ from agentruns.services import creating
 from inbox.models.routing import RoutingRule
 from inbox.models.tasks import HumanTask
 from tests.support.people import answer, approvers
-from tests.support.questions import ask, open_task
+from tests.support.questions import NOW, ask, open_task
 from tests.support.story import composition
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -230,3 +231,40 @@ def test_rules_that_became_impossible_are_shown(operator: Client) -> None:
     rule = RoutingRule.objects.create(name="Two of them", quorum=2)
     rule.groups.set([Group.objects.create(name="pair")])
     assert "Two of them: 2 people must agree" in operator.get(reverse(ATTENTION)).text
+
+
+def test_events_are_found_by_the_beginning_of_an_id(operator: Client) -> None:
+    run = play("STREAM 3")
+    other = play("STREAM 3")
+    events = reverse("admin:agentruns_runevent_changelist")
+    for term in (str(run.pk), str(run.pk)[:12], run.pk.hex):
+        found = operator.get(events, {"q": term}).context["cl"].queryset
+        assert {event.run_id for event in found} == {run.pk}
+    assert not operator.get(events, {"q": "STREAM"}).context["cl"].queryset.exists()
+    assert str(other.pk) in operator.get(events).text
+
+
+def test_a_question_is_found_by_the_id_of_its_run(operator: Client) -> None:
+    approvers("ann")
+    task, other = open_task(), open_task()
+    tasks = reverse("admin:inbox_humantask_changelist")
+    for wanted in (task.pk, task.run_id, task.session_id):
+        assert list(operator.get(tasks, {"q": str(wanted)}).context["cl"].queryset) == [task]
+    assert set(operator.get(tasks, {"q": "deploy"}).context["cl"].queryset) == {task, other}
+
+
+def test_more_than_people_can_confirm_is_refused(operator: Client) -> None:
+    runs = [
+        Run(session_id=uuid4(), request_digest="", request="x", created_at=NOW, updated_at=NOW)
+        for _ in range(101)
+    ]
+    Run.objects.bulk_create(runs)
+    chosen = {"action": "cancel", "select_across": "1", "_selected_action": str(runs[0].pk)}
+    page = operator.post(reverse(LIST), chosen, follow=True)
+    assert "choose at most 100 at once" in page.text
+    Run.objects.filter(pk=runs[0].pk).delete()
+    page = operator.post(reverse(LIST), {**chosen, "_selected_action": str(runs[1].pk)})
+    assert page.text.count('name="_selected_action"') == 100
+    everything = [str(run.pk) for run in runs[1:]]
+    operator.post(reverse(LIST), {**chosen, "confirmed": "1", "_selected_action": everything})
+    assert set(Run.objects.values_list("status", flat=True)) == {RunStatus.CANCELLED}

@@ -13,6 +13,7 @@ from agentruns.models.audit import SteeringEvent
 from agentruns.models.runs import Run, RunStatus
 from agentruns.services import creating
 from inbox import permissions
+from inbox.models.routing import Delegation
 from inbox.models.tasks import HumanTask, TaskEvent, TaskState
 from inbox.services import answering, claiming, steering
 from tests.support.people import answer, approvers
@@ -192,3 +193,31 @@ def test_votes_stay_when_others_are_asked(people: list[User]) -> None:
     task.refresh_from_db()
     assert permissions.is_asked(eve, task)
     assert answer(task, eve).state == "submitted"
+
+
+def test_nobody_makes_themselves_an_approver(
+    operator: Client, task: HumanTask, people: list[User]
+) -> None:
+    own = User.objects.get(username="operator")
+    group = Group.objects.create(name="own")
+    own.groups.add(group)
+    away = User.objects.create_user("away")
+    hour = timedelta(hours=1)
+    now = datetime.now(UTC)
+    Delegation.objects.create(
+        user=away,
+        delegate=own,
+        starts_at=now - hour,
+        ends_at=now + hour,
+        created_by=away,
+        created_at=now,
+    )
+    for wanted in ({"users": [own.pk]}, {"groups": [group.pk]}, {"users": [away.pk, people[0].pk]}):
+        page = act(operator, task, "reassign", **wanted)
+        assert "nobody makes themselves an approver" in page.text
+        assert not permissions.is_asked(own, task)
+    own.groups.add(*task.groups.all())
+    # Whoever is asked already may ask others in their own circle.
+    act(operator, task, "reassign", users=[own.pk])
+    task.refresh_from_db()
+    assert answer(task, own).state == "submitted"
