@@ -1,6 +1,6 @@
 """Our runner beside bare pydantic-ai with the same model and a cached ask-human toolset.
 
-    .venv/bin/python -m benchmarks.runner
+    .venv/bin/python -m benchmarks.runs
 
 Prints medians of CPU milliseconds per run, over interleaved rounds, so that both meet the same
 weather.
