@@ -10,9 +10,9 @@ from django.urls import reverse
 from agentruns import queries, troubles
 from inbox import standing
 from inbox.counting import Electorate
-from inbox.models.delivery import Notification
 from inbox.models.routing import RoutingRule
 from inbox.models.tasks import HumanTask, TaskState, Vote
+from inbox.services import delivery
 from inbox.services.rules import rules_that_cannot_be_met
 
 MOST = 50
@@ -145,9 +145,7 @@ def _electorate(task: HumanTask, members: _Members) -> Electorate:
 
 def _mails() -> list[Row]:
     since = datetime.now(UTC) - timedelta(days=MAIL_DAYS)
-    lost = Notification.objects.filter(
-        due_at__isnull=True, sent_at__isnull=True, tries__gt=0, moment__gt=since
-    )
+    lost = delivery.given_up().filter(moment__gt=since)
     return [
         Row(
             f"{told.kind} to {told.user.get_username()}",

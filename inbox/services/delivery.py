@@ -9,7 +9,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.mail import get_connection
 from django.core.mail.backends.base import BaseEmailBackend
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
 from agentruns.services.clock import database_now
@@ -49,9 +49,9 @@ def deliver_due(*, now: datetime, limit: int = BATCH) -> int:
     if not settings.EMAIL_HOST:
         return 0
     due = Notification.objects.filter(due_at__lte=Now())
-    due.exclude(task__state=TaskState.OPEN).update(due_at=None)
-    given_up = due.filter(tries__gte=TRIES)
-    for pk in list(given_up.values_list("pk", flat=True)[:limit]):
+    _drop(due.exclude(task__state=TaskState.OPEN))
+    lost = due.filter(tries__gte=TRIES)
+    for pk in list(lost.values_list("pk", flat=True)[:limit]):
         _give_up(pk)
     rows = due.filter(tries__lt=TRIES).select_related("task", "user", "user__profile")
     taken, connection = 0, get_connection()
@@ -63,6 +63,14 @@ def deliver_due(*, now: datetime, limit: int = BATCH) -> int:
     finally:
         _close(connection)
     return taken
+
+
+def given_up() -> QuerySet[Notification]:
+    """Mails that were tried as often as any, and reached nobody.
+
+    Not those that nobody needs any more: the question has ended, or the person isn't asked.
+    """
+    return Notification.objects.filter(due_at__isnull=True, sent_at__isnull=True, tries__gte=TRIES)
 
 
 def _close(connection: BaseEmailBackend) -> None:
@@ -85,7 +93,7 @@ def _deliver(notification: Notification, connection: BaseEmailBackend, now: date
     user = notification.user
     profile = getattr(user, "profile", None) or Profile(user=user)
     if not _wanted(notification, user, profile):
-        _settle(notification)
+        _drop(Notification.objects.filter(pk=notification.pk))
         return True
     mail = mails.written(notification, profile)
     mail.connection = connection
@@ -101,7 +109,7 @@ def _deliver(notification: Notification, connection: BaseEmailBackend, now: date
         if notification.tries + 1 >= TRIES:
             _give_up(notification.pk)
         return isinstance(error, smtplib.SMTPException | ValueError) and not isinstance(error, GONE)
-    _settle(notification, sent_at=now)
+    Notification.objects.filter(pk=notification.pk).update(due_at=None, sent_at=now)
     logger.info("mail sent", extra=extra | {"action": "mail_sent"})
     return True
 
@@ -111,8 +119,9 @@ def _wanted(notification: Notification, user: User, profile: Profile) -> bool:
     return bool(profile.mail and user.email) and permissions.is_asked(user, notification.task)
 
 
-def _settle(notification: Notification, sent_at: datetime | None = None) -> None:
-    Notification.objects.filter(pk=notification.pk).update(due_at=None, sent_at=sent_at)
+def _drop(unwanted: QuerySet[Notification]) -> None:
+    # Without its tries it is not taken for one that the server refused.
+    unwanted.update(due_at=None, tries=0)
 
 
 def _give_up(pk: int) -> None:

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 
-from inbox import tasks
+from inbox import attention, tasks
 from inbox.models.delivery import Notification
 from inbox.models.people import Profile
 from inbox.models.tasks import HumanTask
@@ -191,6 +191,43 @@ def test_a_try_that_was_lost_with_its_process_is_given_up_in_the_end(
     deliver()
     assert server.mails == []
     assert not Notification.objects.filter(due_at__isnull=False).exists()
+
+
+def given_up_on_the_page() -> list[str]:
+    # The page looks back a week, and the question is as old as the tests' clock.
+    Notification.objects.update(moment=datetime.now(UTC))
+    mails = next(one for one in attention.sections() if one.title == "Mails that were given up")
+    return [row.what for row in mails.rows]
+
+
+def test_a_mail_that_the_server_refused_to_the_last_is_one_for_the_operator(
+    told: HumanTask, server: MailServer
+) -> None:
+    server.unknown = {"bob@example.com"}
+    for _ in range(delivery.TRIES):
+        assert given_up_on_the_page() == []
+        deliver()
+        make_due()
+    assert given_up_on_the_page() == ["opened to bob"]
+
+
+def test_a_mail_that_nobody_needs_any_more_was_not_given_up(
+    told: HumanTask, alice: User, bob: User, server: MailServer
+) -> None:
+    server.refuse = "RCPT"
+    for _ in range(delivery.TRIES - 1):
+        deliver()
+        make_due()
+    assert set(Notification.objects.values_list("tries", flat=True)) == {delivery.TRIES - 1}
+    told.users.remove(bob)
+    Notification.objects.filter(user=alice).update(due_at=datetime.now(UTC) + timedelta(hours=1))
+    deliver()
+    ending.cancel_task(task_id=told.pk, user_id=alice.pk, now=NOW)
+    make_due()
+    deliver()
+    assert server.mails == []
+    assert not Notification.objects.filter(due_at__isnull=False).exists()
+    assert given_up_on_the_page() == []
 
 
 def test_one_refused_address_keeps_no_other_waiting(told: HumanTask, server: MailServer) -> None:
