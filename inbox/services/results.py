@@ -5,6 +5,7 @@ In English, unless the routing rule names a language.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import indent
 from typing import Any
 
 from django.utils.translation import gettext as _
@@ -56,7 +57,8 @@ def disagreed(
 
 
 def _message(answer: Answer, votes: Sequence[Answer]) -> str:
-    label = answer.action.label
+    # A sentence of ours stays one line.
+    label = " ".join(answer.action.label.splitlines())
     agreed = sum(vote.action.id == answer.action.id for vote in votes)
     if agreed < len(votes):
         text = _("%(count)d of %(all)d approvers chose %(action)s.")
@@ -74,13 +76,17 @@ def _message(answer: Answer, votes: Sequence[Answer]) -> str:
 
 
 def render(args: AskHumanToolArgs, answer: Answer, votes: Sequence[Answer] = ()) -> str:
-    """Return the answered form as plain text, in the language that is active."""
+    """Return the answered form as plain text, in the language that is active.
+
+    Lines of the product's own begin at most two spaces in; what people or the model wrote goes on
+    four spaces in (six among the votes), so that no text can pass for a decision or a vote.
+    """
     lines = [*_asked(args), *_filled(args, answer)]
     return "\n".join([*lines, *_votes(args, votes)])
 
 
 def _asked(args: AskHumanToolArgs) -> list[str]:
-    return [args.title, args.question] if args.title else [args.question]
+    return [_kept_in(text) for text in (args.title, args.question) if text]
 
 
 def _filled(args: AskHumanToolArgs, answer: Answer) -> list[str]:
@@ -95,7 +101,13 @@ def _filled(args: AskHumanToolArgs, answer: Answer) -> list[str]:
 
 
 def _labelled(label: str, text: str) -> str:
-    return f"{label}: {text}"
+    return _kept_in(f"{label}: {text}")
+
+
+def _kept_in(text: str) -> str:
+    """The text as it is, but every line after its first indented, whatever breaks the lines."""
+    first, *more = text.splitlines() or [""]
+    return "\n".join([first, *(f"    {line}" if line else "" for line in more)])
 
 
 def _votes(args: AskHumanToolArgs, votes: Sequence[Answer]) -> list[str]:
@@ -103,7 +115,7 @@ def _votes(args: AskHumanToolArgs, votes: Sequence[Answer]) -> list[str]:
     lines = [_("Votes:")] if votes else []
     for number, vote in enumerate(votes, start=1):
         lines.append(_("Approver %(number)d") % {"number": number})
-        lines += [f"  {line}" for line in _filled(args, vote)]
+        lines += [indent(line, "  ") for line in _filled(args, vote)]
     return lines
 
 
