@@ -128,6 +128,11 @@ class HumanTask(models.Model):
         # Not what the model wrote: this goes where nothing marks hidden characters.
         return f"question {self.pk}"
 
+    @property
+    def disagreed(self) -> bool:
+        """Whether votes that differ cancelled it: whoever withdraws a question answers nothing."""
+        return self.state == TaskState.CANCELLED and self.answer_digest != ""
+
 
 class TaskEvent(ChainedEvent):
     """The audit of one task, append-only."""

@@ -45,6 +45,10 @@ def result_of(task: HumanTask) -> dict[str, Any]:
     return found
 
 
+def squeezed(page: str) -> str:
+    return " ".join(page.split())
+
+
 def browser(user: User) -> Client:
     client = Client()
     client.force_login(user)
@@ -111,6 +115,44 @@ def test_a_differing_vote_cancels_where_the_rule_says_so(people: list[User]) -> 
     child = Run.objects.get(parent_id=task.run_id)
     assert answer(task, people[1], "reject") == decision
     assert decision.next_run_id == child.id
+
+
+def test_people_who_disagreed_are_not_said_to_have_withdrawn_it(people: list[User]) -> None:
+    task = asked(3, DifferingVote.CANCELS)
+    answer(task, people[0])
+    answer(task, people[1], "reject")
+    # The agent goes on, and asks again.
+    child = Run.objects.get(parent_id=task.run_id)
+    after = open_task()
+    HumanTask.objects.filter(pk=after.pk).update(session_id=task.session_id, run=child)
+    HumanTask.objects.filter(pk=task.pk).update(opened_at=NOW - timedelta(hours=1))
+    rights = Permission.objects.filter(codename__in=("view_run", "view_humantask"))
+    people[2].user_permissions.set(rights)
+    User.objects.filter(pk=people[2].pk).update(is_staff=True)
+    paths = [
+        reverse("inbox:task", args=[task.pk]),
+        reverse("inbox:fate", args=[task.pk]),
+        reverse("inbox:task", args=[after.pk]),
+        reverse("inbox:list") + "?state=done",
+        reverse("inbox:session", args=[task.session_id]),
+    ]
+    for path in paths:
+        shown = squeezed(browser(people[2]).get(path).text)
+        assert "Approvers disagreed" in shown, path
+        assert "Withdrawn" not in shown, path
+        assert f"by {people[1].username}" not in shown, path
+    told = browser(people[2]).get(reverse("admin:agentruns_run_change", args=[task.run_id])).text
+    assert "Cancelled: the approvers disagreed" in squeezed(told)
+
+
+def test_a_question_that_was_withdrawn_amid_votes_says_who_did_it(people: list[User]) -> None:
+    task = asked(3, DifferingVote.CANCELS)
+    answer(task, people[0])
+    ending.cancel_task(task_id=task.pk, user_id=people[1].pk, now=NOW)
+    shown = squeezed(browser(people[2]).get(reverse("inbox:task", args=[task.pk])).text)
+    assert "Withdrawn" in shown
+    assert f"by {people[1].username}" in shown
+    assert "Approvers disagreed" not in shown
 
 
 def test_the_same_vote_again_counts_once_and_is_no_fault(
