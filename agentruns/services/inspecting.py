@@ -35,6 +35,8 @@ class Sent:
     session_id: UUID | None = None
     # Whether questions come to the inbox, and not to the caller.
     to_inbox: bool = True
+    # How urgent the run's question was; None where it asked none, or hasn't run.
+    urgency: str | None = None
 
 
 def of_layers(layers: list[dict[str, Any]], **more: Any) -> Sent:
@@ -67,7 +69,13 @@ def of_run(run_id: UUID) -> Sent:
         requester_id=run.requester_id,
         session_id=run.session_id,
         to_inbox=run.deferred_handling == DeferredHandling.INBOX,
+        urgency=_urgency(run.deferred_call),
     )
+
+
+def _urgency(call: str | None) -> str | None:
+    found: str | None = json.loads(call)["args"]["urgency"] if call else None
+    return found
 
 
 def owner_of_key(api_key_id: int) -> int:

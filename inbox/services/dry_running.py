@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -15,7 +16,8 @@ from agentruns.protocol.ask_human import HARD_CAPS, AskHumanLayerConfig
 from agentruns.protocol.limits import narrow
 from agentruns.services.creating import limits_in_force
 from agentruns.services.inspecting import Sent
-from inbox import routing
+from inbox import routing, standing
+from inbox.counting import Electorate
 from inbox.models.routing import RoutingRule
 from inbox.permissions import DEFAULT_GROUP
 from inbox.routing import Condition, Terms
@@ -40,13 +42,13 @@ class Addressed:
     groups: list[Group]
     users: list[User]
     people: list[User]
+    # Who answers for those of them who are away, and is not asked beside that.
+    stand_ins: list[User]
     quorum: int
-    # Whether these people stand in for the rule's own.
+    # Whether as many as must agree can answer.
+    enough: bool
+    # Whether these people are asked in place of the rule's own.
     fallback: bool = False
-
-    @property
-    def enough(self) -> bool:
-        return len(self.people) >= self.quorum
 
 
 @dataclass(frozen=True)
@@ -124,28 +126,39 @@ def _try(
 
 def _addressed(rule: RoutingRule | None, terms: Terms, requester_id: int | None) -> list[Addressed]:
     barred = None if terms.requester_may_answer else requester_id
+    those = partial(_those, quorum=terms.quorum, barred=barred, away=standing.now())
     if rule is None:
-        groups = list(Group.objects.filter(name=DEFAULT_GROUP))
-        return [_those(groups, [], terms.quorum, barred)]
-    found = [_those(list(rule.groups.all()), list(rule.users.all()), terms.quorum, barred)]
+        return [those(list(Group.objects.filter(name=DEFAULT_GROUP)), [])]
+    found = [those(list(rule.groups.all()), list(rule.users.all()))]
     if rule.fallback_group and not found[0].enough:
-        found.append(_those([rule.fallback_group], [], terms.quorum, barred, fallback=True))
+        found.append(those([rule.fallback_group], [], fallback=True))
     return found
 
 
 def _those(
     groups: list[Group],
     users: list[User],
+    *,
     quorum: int,
     barred: int | None,
-    *,
+    away: standing.Standing,
     fallback: bool = False,
 ) -> Addressed:
     named = Q(groups__in=groups) | Q(pk__in=[user.pk for user in users])
-    people = User.objects.filter(named, is_active=True)
-    if barred is not None:
-        people = people.exclude(pk=barred)
-    return Addressed(groups, users, list(people.distinct().order_by("username")), quorum, fallback)
+    asked = User.objects.filter(named, is_active=True).distinct().order_by("username")
+    people = [user for user in asked if user.pk != barred]
+    who = Electorate(frozenset(user.pk for user in people), away, barred)
+    return Addressed(
+        groups, users, people, _stand_ins(who), quorum, who.reachable(quorum, []), fallback
+    )
+
+
+def _stand_ins(who: Electorate) -> list[User]:
+    chains = [who.standing.chain(one, barred=who.barred) for one in who.direct]
+    found = {other for chain in chains for other in chain} - who.direct
+    if not found:
+        return []
+    return list(User.objects.filter(pk__in=found, is_active=True).order_by("username"))
 
 
 def _limits(sent: Sent, api_key_id: int | None) -> tuple[list[Limit], list[str]]:

@@ -16,7 +16,7 @@ from agentruns.services.inspecting import of_layers
 from agentruns.services.keys import create_key
 from inbox import permissions
 from inbox.models.tasks import HumanTask, TaskState
-from inbox.services import dry_running
+from inbox.services import delegating, dry_running
 from inbox.services.dry_running import Outcome
 from tests.support.attack_strings import ATTACKS
 from tests.support.questions import NOW, ask
@@ -41,6 +41,17 @@ def admin() -> Client:
 
 def rows() -> dict[str, int]:
     return {model._meta.label: model._base_manager.count() for model in apps.get_models()}
+
+
+def away(absent: User, delegate: User) -> None:
+    delegating.delegate(
+        user_id=absent.pk,
+        delegate_id=delegate.pk,
+        actor_id=absent.pk,
+        starts_at=NOW - timedelta(days=1),
+        ends_at=datetime.now(UTC) + timedelta(days=1),
+        now=NOW,
+    )
 
 
 def part(page: str, heading: str) -> str:
@@ -168,6 +179,43 @@ def test_a_past_run_is_tried_as_it_was_sent(admin: Client, alice: User, bob: Use
     assert "alice, bob: alice." in shown
 
 
+def test_a_past_run_is_as_urgent_as_its_question_was(admin: Client, alice: User, bob: User) -> None:
+    rule_for(bob, urgencies=["high"], name="urgent")
+    rule_for(alice, name="rest")
+    urgent, normal = str(ask(call(urgency="high"))), str(ask(call(urgency="normal")))
+    for data, rule in (
+        ({"run": urgent}, "urgent"),
+        ({"run": normal}, "rest"),
+        ({"run": urgent, "urgency": ""}, "urgent"),
+        ({"run": urgent, "urgency": "normal"}, "rest"),
+        ({"run": normal, "urgency": "high"}, "urgent"),
+    ):
+        for page in (admin.get(PAGE, data), admin.post(PAGE, data)):
+            assert f"Rule {rule} " in words(part(page.text, "Outcome")), data
+
+
+def test_a_run_that_asked_nothing_is_tried_as_normal(admin: Client, alice: User, bob: User) -> None:
+    rule_for(bob, urgencies=["high"], name="urgent")
+    rule_for(alice, name="rest")
+    run_id = ask(call(urgency="high"))
+    Run.objects.filter(id=run_id).update(deferred_call=None)
+    shown = words(part(admin.get(PAGE, {"run": str(run_id)}).text, "Outcome"))
+    assert "Rule rest " in shown
+
+
+def test_who_stands_in_for_somebody_is_shown(
+    admin: Client, alice: User, bob: User, outsider: User
+) -> None:
+    away(alice, outsider)
+    rule_for(alice, bob)
+    shown = words(part(admin.post(PAGE, {"request": body()}).text, "Outcome"))
+    assert "alice, bob: alice, bob; for who is away: mallory." in shown
+    # Whoever may not answer lends nobody their right.
+    tried = {"request": body(), "requester": "alice"}
+    shown = words(part(admin.post(PAGE, tried).text, "Outcome"))
+    assert "alice, bob: bob." in shown
+
+
 def test_the_keys_owner_is_the_requester(admin: Client, alice: User, bob: User) -> None:
     key, _ = create_key(name="k", owner_id=bob.pk, now=NOW)
     rule_for(alice, bob)
@@ -291,9 +339,19 @@ def foretold(requester_id: int | None, urgency: str, *layers: dict[str, Any]) ->
 @pytest.mark.parametrize("urgency", ["normal", "high"])
 @pytest.mark.parametrize("tenant", ["t-1", "t-2"])
 @pytest.mark.parametrize("who", [None, "alice", "bob"])
+@pytest.mark.parametrize("absent", [None, "alice", "bob"])
 def test_what_it_says_is_what_happens(
-    alice: User, bob: User, approvers: Group, who: str | None, tenant: str, urgency: str
+    alice: User,
+    bob: User,
+    approvers: Group,
+    outsider: User,
+    who: str | None,
+    absent: str | None,
+    tenant: str,
+    urgency: str,
 ) -> None:
+    if absent:
+        away(User.objects.get(username=absent), outsider)
     rule_for(alice, bob, quorum=2, context={"tenant_id": "t-2"}, reminder_seconds=[60])
     rule_for(alice, urgencies=["high"], fallback_group=approvers, deadline_seconds=600)
     rule_for(bob)
@@ -304,7 +362,8 @@ def test_what_it_says_is_what_happens(
     assert task.rule == said.rule
     assert (task.state == TaskState.OPEN) is (said.asked is not None)
     if said.asked:
-        assert set(permissions.asked_people(task)) == set(said.asked.people)
+        can_answer = {*said.asked.people, *said.asked.stand_ins}
+        assert set(permissions.asked_people(task)) == can_answer
         assert task.fallback is said.asked.fallback
     assert abs(task.expires_at - said.deadline) < timedelta(seconds=10)
     assert json.loads(task.reminders) == list(said.terms.reminders)
@@ -316,7 +375,7 @@ def test_it_takes_a_fixed_number_of_queries(
 ) -> None:
     for number in range(10):
         rule_for(alice, approvers, context={"tenant_id": f"t-{number}"})
-    with django_assert_num_queries(4):
+    with django_assert_num_queries(5):
         foretold(None, "normal", context(tenant_id="t-9"))
 
 

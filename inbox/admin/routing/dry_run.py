@@ -56,7 +56,11 @@ class DryRunForm(forms.Form):
         max_length=150,
         help_text="A user name. By default the key's owner, or whoever started the past run.",
     )
-    urgency = forms.ChoiceField(choices=URGENCIES, required=False)
+    urgency = forms.ChoiceField(
+        choices=(("", "As it was"), *URGENCIES),
+        required=False,
+        help_text="Of a past run, by default that of its own question; normal for anything else.",
+    )
 
     def __init__(self, *args: Any, user: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -72,9 +76,6 @@ class DryRunForm(forms.Form):
         if found is None:
             raise ValidationError("There is no such user.")
         return found.pk
-
-    def clean_urgency(self) -> str:
-        return str(self.cleaned_data["urgency"] or "normal")
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
@@ -119,7 +120,7 @@ class DryRunForm(forms.Form):
             sent=sent,
             api_key_id=key_id,
             requester_id=requester_id or sent.requester_id,
-            urgency=self.cleaned_data["urgency"],
+            urgency=self.cleaned_data["urgency"] or sent.urgency or "normal",
             now=now,
         )
 
