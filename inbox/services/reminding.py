@@ -56,11 +56,13 @@ def remind_due(*, now: datetime, limit: int = BATCH) -> int:
 
     A sweep that comes late reminds once, not once for each moment that it missed.
     """
-    due = HumanTask.objects.filter(next_reminder_at__lte=Now())
-    # Nobody needs a reminder of what has ended; looking only here keeps the index small.
-    due.exclude(_waits()).update(next_reminder_at=None)
+    # Both conditions of the partial index: what has ended left it, and is never looked at.
+    due = HumanTask.objects.filter(state=TaskState.OPEN, next_reminder_at__lte=Now())
+    # Past its deadline nobody needs a reminder. Were that a condition of the other query, SQLite
+    # would go through the open tasks by their deadlines instead.
+    due.filter(expires_at__lte=Now()).update(next_reminder_at=None)
     reminded = 0
-    rows = due.filter(_waits()).order_by("next_reminder_at").values_list("pk", "next_reminder_at")
+    rows = due.order_by("next_reminder_at").values_list("pk", "next_reminder_at")
     for task_id, moment in list(rows[:limit]):
         try:
             reminded += _remind(task_id, moment, now)

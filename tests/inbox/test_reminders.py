@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.db.models import F, Value
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from inbox import tasks
 from inbox.models.delivery import Notification
@@ -114,9 +116,32 @@ def test_nobody_is_reminded_of_what_has_ended(reminded_task: HumanTask, bob: Use
     ending.cancel_task(task_id=reminded_task.pk, user_id=bob.pk, now=NOW)
     pass_time(reminded_task, HOUR)
     assert remind() == 0
-    reminded_task.refresh_from_db()
-    assert reminded_task.next_reminder_at is None
     assert reminders(reminded_task) == 0
+
+
+@pytest.mark.parametrize("state", ["open", "cancelled"])
+def test_the_sweep_looks_at_open_questions_alone(
+    reminded_task: HumanTask, bob: User, state: str
+) -> None:
+    """What has ended isn't in the index of reminders: to look for it is to read every task."""
+    if state == "cancelled":
+        ending.cancel_task(task_id=reminded_task.pk, user_id=bob.pk, now=NOW)
+    pass_time(reminded_task, 3 * HOUR)
+    with CaptureQueriesContext(connection) as queries:
+        assert remind() == 0
+    reminded_task.refresh_from_db()
+    assert (reminded_task.next_reminder_at is None) is (state == "open")
+    whole = [one["sql"] for one in queries if "inbox_humantask" in one["sql"]]
+    with connection.cursor() as cursor:
+        for sql in whole:
+            kind = "QUERY PLAN" if connection.vendor == "sqlite" else "(COSTS OFF)"
+            if connection.vendor == "postgresql":
+                # A small table is read whole unless that is made dear.
+                cursor.execute("SET LOCAL enable_seqscan = off")
+            cursor.execute(f"EXPLAIN {kind} {sql}")
+            plan = " ".join(str(row[-1]) for row in cursor.fetchall())
+            assert "SCAN inbox" not in plan
+            assert "Seq Scan" not in plan
 
 
 def test_nobody_is_reminded_after_the_deadline(reminded_task: HumanTask) -> None:
