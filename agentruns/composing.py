@@ -72,7 +72,7 @@ def plan_of(composition: dict[str, Any]) -> Plan | None:
             model=model["model"],
             settings=model.get("model_settings"),
         )
-    except (KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError):
         return None
     # Whatever would be lost on the way back keeps it from the form.
     same = composition_of(plan) == {"schema_version": 1, **composition}
