@@ -1,6 +1,5 @@
 """Saved agents and their versions: each change of the composition is one, and none is lost."""
 
-import json
 from datetime import datetime
 from typing import Any
 
@@ -8,6 +7,7 @@ from django.db import transaction
 from django.db.models import F
 
 from agentruns.audit import Subject
+from agentruns.composing import same
 from agentruns.models.steering import Agent, AgentVersion
 from agentruns.protocol.masking import masked, secret_places
 from agentruns.services import auditing
@@ -77,7 +77,7 @@ def change_composition(
         if not mine.update(version=F("version")):
             raise ChangedMeanwhile(ChangedMeanwhile.__doc__)
         agent = Agent.objects.get(pk=agent_id)
-        if _same(agent.composition, composition):
+        if same(agent.composition, composition):
             return base_version
         number = base_version + 1
         if not AgentVersion.objects.filter(agent=agent_id, number=base_version).exists():
@@ -116,10 +116,6 @@ def restore_version(
             after={"composition": masked(old.composition)},
         )
     return made
-
-
-def _same(one: Any, other: Any) -> bool:
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _record(
