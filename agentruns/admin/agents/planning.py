@@ -114,9 +114,9 @@ def _sent(field: forms.Field, shown: Any) -> Any:
     widget = field.widget
     if isinstance(widget, forms.CheckboxInput):
         return bool(shown)
-    if isinstance(field, forms.MultipleChoiceField):
+    if isinstance(widget, forms.CheckboxSelectMultiple):
         chosen = shown if isinstance(shown, list) else []
-        return [name for name, _ in field.choices if name in chosen]
+        return [name for name, _ in widget.choices if name in chosen]
     text = "" if shown is None else str(shown)
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     # A field of one line loses the line ends.
