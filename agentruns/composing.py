@@ -1,5 +1,6 @@
 """A composition as the form of an agent has it, and back; what the form can't say stays JSON."""
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,7 +56,7 @@ def _model(plan: Plan) -> dict[str, Any]:
     return config if plan.settings is None else {**config, "model_settings": plan.settings}
 
 
-def plan_of(composition: dict[str, Any]) -> Plan | None:
+def plan_of(composition: Any) -> Plan | None:
     """Return the plan of a composition; None where it says more than the form can show."""
     try:
         layers = {layer["name"]: layer for layer in composition["layers"]}
@@ -72,11 +73,18 @@ def plan_of(composition: dict[str, Any]) -> Plan | None:
             model=model["model"],
             settings=model.get("model_settings"),
         )
-    except (KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+    texts = (plan.instructions, plan.closing, plan.plugin_id, plan.provider, plan.model)
+    if not all(isinstance(text, str) for text in (*texts, *plan.context.values())):
         return None
     # Whatever would be lost on the way back keeps it from the form.
-    same = composition_of(plan) == {"schema_version": 1, **composition}
-    return plan if same and isinstance(plan.instructions, str) else None
+    return plan if same(composition_of(plan), composition) else None
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two compositions are the same JSON: True is not 1, and the order of keys is none."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _config(layers: dict[str, Any], name: str) -> dict[str, Any]:

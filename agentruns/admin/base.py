@@ -15,6 +15,7 @@ from django.utils.html import format_html
 
 from agentruns.audit import Subject
 from agentruns.models.audit import SteeringEvent
+from agentruns.protocol.masking import masked
 from agentruns.services import auditing
 
 # Django's classes take no type arguments at run time.
@@ -125,7 +126,10 @@ class AuditedAdmin(AnyAdmin):
 
 
 def changed_fields(data: str) -> list[tuple[str, str, str]]:
-    """Return (field, before, after) of a steering event, for reading; erased ones have none."""
+    """Return (field, before, after) of a steering event, for reading; erased ones have none.
+
+    Older ones may hold secrets that nobody masked.
+    """
     found = json.loads(data) if data else {}
     before, after = found.get("before", {}), found.get("after", {})
     return [
@@ -139,7 +143,7 @@ def _readable(value: Any) -> str:
         return ""
     if isinstance(value, str):
         return with_escapes(value)
-    return with_escapes(json.dumps(value, indent=2, ensure_ascii=False))
+    return with_escapes(json.dumps(masked(value), indent=2, ensure_ascii=False))
 
 
 def pretty(text: str | None) -> str:

@@ -1,6 +1,5 @@
 """From a request's composition to layers that are ready to run, checked in the contract's order."""
 
-import json
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from agentruns.layers.history import HistoryLayer
 from agentruns.layers.model import LLMLayer
 from agentruns.layers.output import OutputLayer
 from agentruns.layers.registry import layer_type
+from agentruns.protocol.bodies import config_of
 from agentruns.protocol.masking import masked
 from agentruns.protocol.runs import (
     HISTORY_LAYER_NAME,
@@ -209,10 +209,9 @@ def _check_exit_names(request: CreateRunRequest) -> None:
 
 def _config(spec: LayerSpec) -> Any:
     model = layer_type(spec.type).config_model
-    given = {} if spec.config is None else spec.config
+    given = spec.config
     try:
-        if isinstance(given, str):
-            given = json.loads(given)
+        given = config_of(given)
         return model.model_validate(given)
     except ValueError as error:
         raise CompositionError(_text_without_secrets(spec, given, error)) from error

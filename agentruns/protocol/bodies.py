@@ -107,6 +107,21 @@ def load_json(text: str) -> Any:
     return value
 
 
+def config_of(given: Any) -> Any:
+    """Return a layer's config as JSON data: none is `{}`, text is the JSON that it holds.
+
+    Raises `ValueError` for text that is no strict JSON. What it is then, the layer says.
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, str):
+        return given
+    try:
+        return load_json(given)
+    except BodyRefused as error:
+        raise ValueError("not valid JSON") from error
+
+
 def _malformed(reason: str, position: int) -> BodyRefused:
     return BodyRefused(
         [

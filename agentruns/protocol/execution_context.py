@@ -1,11 +1,11 @@
 """The execution-context layer's config: on whose behalf a run happens, as its caller says."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict
 
+from agentruns.protocol.bodies import config_of
 from agentruns.protocol.runs import MODEL_LAYER_NAME
 
 EXECUTION_CONTEXT_LAYER_TYPE: Final = "dify.execution_context"
@@ -61,14 +61,14 @@ def context_of(layers: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     named = [layer.get("deps") or {} for layer in layers if layer["name"] == MODEL_LAYER_NAME]
     wanted = named[0].get(DEPENDENCY) if named else None
     layer = contexts.get(wanted) or next(iter(contexts.values()), None)
-    config = _config(layer["config"]) if layer and layer.get("config") else {}
+    config = _config(layer.get("config")) if layer else {}
     return {name: str(config[name]) for name in FIELDS if config.get(name) is not None}
 
 
 def _config(given: Any) -> Mapping[str, Any]:
     # A config may be JSON text that holds it; of text that is none, the run fails by itself.
     try:
-        found = json.loads(given) if isinstance(given, str) else given
-    except (ValueError, RecursionError):
+        found = config_of(given)
+    except ValueError:
         return {}
     return found if isinstance(found, Mapping) else {}

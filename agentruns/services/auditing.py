@@ -9,6 +9,7 @@ from django.db import IntegrityError, models, transaction
 from agentruns import audit
 from agentruns.audit import Subject
 from agentruns.models.audit import SteeringEvent
+from agentruns.protocol.masking import masked
 
 # Not worth a line, or nobody's to read.
 UNSAID = frozenset(
@@ -18,7 +19,7 @@ TRIES = 5
 
 
 def state_of(thing: models.Model) -> dict[str, Any]:
-    """Return what the audit tells of a stored thing: its fields as JSON values."""
+    """Return what the audit tells of a stored thing: its fields as JSON values, secrets masked."""
     found: dict[str, Any] = {
         field.name: _value(getattr(thing, field.attname))
         for field in thing._meta.concrete_fields
@@ -30,7 +31,10 @@ def state_of(thing: models.Model) -> dict[str, Any]:
 
 
 def _value(value: Any) -> Any:
-    return value if isinstance(value, (str, int, bool, list, dict, type(None))) else str(value)
+    if isinstance(value, list | dict):
+        # What an event says can't be taken back.
+        return masked(value)
+    return value if isinstance(value, (str, int, bool, type(None))) else str(value)
 
 
 def differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -12,6 +12,7 @@ from django.db import IntegrityError, transaction
 from agentruns import crashpoints, secrets
 from agentruns.models.runs import Run
 from agentruns.models.steering import Agent, AskHumanPolicy, DeferredHandling
+from agentruns.protocol.bodies import config_of
 from agentruns.protocol.limits import tightest
 from agentruns.services import events, hints
 from agentruns.services.events import NewEvent
@@ -169,10 +170,21 @@ def start_agent(
 
 
 def with_user_prompt(composition: dict[str, Any], text: str) -> dict[str, Any]:
-    """Return the composition with `text` as the user prompt of its first prompt layer."""
+    """Return the composition with `text` as the user prompt of its first prompt layer.
+
+    Of a config that no run can begin with, the run tells; it stays as it is.
+    """
     layers = [dict(layer) for layer in composition["layers"]]
     for layer in layers:
         if layer["type"] == "plain.prompt":
-            layer["config"] = {**(layer.get("config") or {}), "user": text}
+            layer["config"] = _with_user(layer.get("config"), text)
             break
     return {**composition, "layers": layers}
+
+
+def _with_user(given: Any, text: str) -> Any:
+    try:
+        config = config_of(given)
+    except ValueError:
+        return given
+    return {**config, "user": text} if isinstance(config, dict) else given

@@ -42,8 +42,9 @@ class Sent:
 def of_layers(layers: list[dict[str, Any]], **more: Any) -> Sent:
     """Return the request with these layers (JSON data of a composition)."""
     asking = [layer for layer in layers if layer["type"] == ASK_HUMAN_LAYER_TYPE]
-    config = masked(asking[0].get("config") or {}) if asking else None
-    return Sent(context=context_of(layers), asking=config, **more)
+    config = asking[0].get("config") if asking else None
+    none = {} if asking and config is None else config
+    return Sent(context=context_of(layers), asking=masked(none), **more)
 
 
 def of_agent(agent_id: int) -> Sent:

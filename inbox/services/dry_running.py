@@ -1,6 +1,5 @@
 """What would become of a question, rule by rule; reads alone."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,6 +12,7 @@ from django.db.models import Q
 from pydantic import ValidationError
 
 from agentruns.protocol.ask_human import HARD_CAPS, AskHumanLayerConfig
+from agentruns.protocol.bodies import config_of
 from agentruns.protocol.limits import narrow
 from agentruns.services.creating import limits_in_force
 from agentruns.services.inspecting import Sent
@@ -165,12 +165,11 @@ def _limits(sent: Sent, api_key_id: int | None) -> tuple[list[Limit], list[str]]
     if sent.asking is None:
         return [], ["The request has no ask-human layer: its model can't ask anybody."]
     try:
-        given = json.loads(sent.asking) if isinstance(sent.asking, str) else sent.asking
-        wanted = AskHumanLayerConfig.model_validate(given)
+        wanted = AskHumanLayerConfig.model_validate(config_of(sent.asking))
     except ValidationError as error:
         found = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
         return [], [f"The ask-human layer is refused: {text}" for text in found]
-    except (ValueError, RecursionError):
+    except ValueError:
         return [], ["The ask-human layer's config is not valid JSON."]
     allowed = limits_in_force(sent.session_id, api_key_id, sent.agent_id)
     off = [] if wanted.enabled else ["The ask-human layer is switched off."]

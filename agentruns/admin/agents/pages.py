@@ -14,10 +14,12 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
 from agentruns.admin.agents.form import NUMBERS, AgentForm
-from agentruns.admin.base import AuditedAdmin
+from agentruns.admin.base import AuditedAdmin, pretty
+from agentruns.admin.fields import number_in
 from agentruns.audit import Subject
 from agentruns.models.runs import Run
 from agentruns.models.steering import Agent, AgentVersion
+from agentruns.protocol.masking import masked
 from agentruns.services import agents, creating
 
 MOST_VERSIONS = 50
@@ -59,6 +61,16 @@ class AgentAdmin(AuditedAdmin):
         ("Final answer", {"fields": ("output_schema",)}),
         ("As JSON", {"fields": ("composition",)}),
     )
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        if obj is None or self.has_change_permission(request, obj):
+            return super().get_fieldsets(request, obj)
+        # Whoever may only look has no form: the composition's fields are the form's.
+        return (*self.fieldsets[:2], ("Composition", {"fields": ("as_stored",)}))
+
+    @admin.display(description="composition")
+    def as_stored(self, agent: Agent) -> str:
+        return pretty(json.dumps(masked(agent.composition)))
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         # Its runs name it; an agent that is done with is switched off.
@@ -124,13 +136,13 @@ class AgentAdmin(AuditedAdmin):
         try:
             made = agents.restore_version(
                 agent_id=agent.pk,
-                number=int(number) if number.isdigit() else 0,
-                base_version=int(base) if base.isdigit() else 0,
+                number=number_in(number),
+                base_version=number_in(base),
                 actor_id=int(request.user.pk or 0),
                 now=datetime.now(UTC),
             )
             messages.success(request, f"Version {number} is version {made} now.")
-        except (agents.NoSuchVersion, agents.ChangedMeanwhile) as error:
+        except (agents.NoSuchVersion, agents.ChangedMeanwhile, agents.HoldsSecret) as error:
             messages.warning(request, str(error))
         return HttpResponseRedirect(request.path)
 
@@ -173,4 +185,4 @@ def changes(version: AgentVersion, before: AgentVersion | None) -> str:
 
 
 def _lines(composition: Any) -> list[str]:
-    return json.dumps(composition, indent=2, ensure_ascii=False).splitlines()
+    return json.dumps(masked(composition), indent=2, ensure_ascii=False).splitlines()

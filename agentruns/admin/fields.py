@@ -1,0 +1,42 @@
+"""What forms read that is more than text: strict JSON, and the numbers that buttons send."""
+
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.forms.fields import InvalidJSONInput
+
+from agentruns.protocol.bodies import BodyRefused, load_json
+
+# Longer ones count nothing that is stored.
+MAX_DIGITS = 9
+
+
+class StrictJSONField(forms.JSONField):
+    """JSON as the API reads it: what its door refuses is an error here, and stays as it was typed.
+
+    Django's own field takes NaN, infinite numbers and keys that stand there twice, and fails on
+    numbers of many digits and on deep nesting.
+    """
+
+    default_error_messages = {"unstorable": "This can't be stored: %(why)s."}
+
+    def to_python(self, value: Any) -> Any:
+        if self.disabled or value in self.empty_values or not isinstance(value, str):
+            return super().to_python(value)
+        try:
+            return load_json(value)
+        except BodyRefused as error:
+            text = f"{self.error_messages['invalid']} {self.error_messages['unstorable']}"
+            params = {"why": error.detail[0]["ctx"]["error"]}
+            raise ValidationError(text, code="invalid", params=params) from error
+
+    def bound_data(self, data: Any, initial: Any) -> Any:
+        if self.disabled or not isinstance(data, str):
+            return super().bound_data(data, initial)
+        return InvalidJSONInput(data)
+
+
+def number_in(text: str) -> int:
+    """Return the number that a button sent; 0, which nothing has, where it is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else 0
