@@ -11,6 +11,7 @@ from django.http import Http404, HttpRequest, HttpResponseBase
 from django.utils.translation import gettext as _
 
 from inbox.login import ThrottledForm
+from inbox.passwords import RecordedChange, RecordedReset
 
 View = Callable[..., HttpResponseBase]
 
@@ -48,8 +49,10 @@ def with_mail(view: View) -> View:
     return wrapped
 
 
-password_change = views.PasswordChangeView.as_view(success_url="/profile/")
+password_change = views.PasswordChangeView.as_view(
+    form_class=RecordedChange, success_url="/profile/"
+)
 password_reset = with_mail(PasswordReset.as_view())
 password_reset_confirm = with_mail(
-    views.PasswordResetConfirmView.as_view(success_url="/accounts/login/")
+    views.PasswordResetConfirmView.as_view(form_class=RecordedReset, success_url="/accounts/login/")
 )

@@ -64,10 +64,14 @@ class AuditedAdmin(AnyAdmin):
         return super().log_addition(request, obj, message)
 
     def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        self.record_change(request, obj)
+        return super().log_change(request, obj, message)
+
+    def record_change(self, request: HttpRequest, obj: Any) -> None:
+        """Note what the form changed; in the transaction that stored it."""
         self._record(
             request, self.key_of(obj), "changed", self._before(request), self._stored(obj.pk)
         )
-        return super().log_change(request, obj, message)
 
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: Any = None
