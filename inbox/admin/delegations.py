@@ -30,6 +30,10 @@ class DelegationForm(DelegationModelForm):
         if not self.errors:
             try:
                 delegating.check(**_wanted(Delegation(**cleaned)), now=datetime.now(UTC))
+            except delegating.BadTimes as error:
+                # As the fields' own, they keep times from the database that it can't hold.
+                self.add_error("starts_at", str(error))
+                self.add_error("ends_at", str(error))
             except delegating.REFUSALS as error:
                 raise forms.ValidationError(str(error)) from error
         return cleaned

@@ -22,7 +22,9 @@ from inbox.views.people import person
 
 # Said by services, shown in the reader's language.
 gettext_noop("Choose another person who is active.")
-gettext_noop("The end must come after the beginning, and lie ahead.")
+gettext_noop(
+    "The end must come after the beginning and lie ahead, and both within a year from now."
+)
 gettext_noop("There is a delegate for part of this time already; end that first.")
 gettext_noop("That would go in a circle: this person's delegate leads back.")
 
