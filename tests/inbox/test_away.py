@@ -146,3 +146,41 @@ def test_a_place_in_a_list_at_the_end_of_time_is_no_place(
     page: Client, task: HumanTask, moment: str
 ) -> None:
     assert page.get("/", {"after": f"{moment}_{task.pk}"}).status_code == 404
+
+
+def begins(page: Client, delegate: User, **given: str) -> str:
+    """When an absence begins, as UTC, that is typed as ten o'clock."""
+    day = typed(datetime.now(UTC) + 9 * DAY)[:10]
+    wanted = {"starts_at": f"{day}T10:00", "ends_at": f"{day}T11:00", **given}
+    page.post(reverse("inbox:away"), {"delegate": delegate.pk, **wanted})
+    made = Delegation.objects.first()
+    return f"{made.starts_at:%H:%M}" if made else ""
+
+
+def test_times_are_in_the_zone_that_the_page_names(page: Client, ann: User, ben: User) -> None:
+    path = reverse("inbox:profile")
+    assert "<span data-browser-zone>UTC</span>" in page.get(path).text
+    assert begins(page, ben) == "10:00"
+    Delegation.objects.all().delete()
+    # A script names the browser's instead.
+    assert begins(page, ben, zone="Asia/Shanghai") == "02:00"
+    Delegation.objects.all().delete()
+    Profile.objects.create(user=ann, time_zone="Asia/Tokyo")
+    shown = page.get(path).text
+    assert "<span data-browser-zone>Asia/Tokyo</span>" in shown
+    assert 'name="zone" value="Asia/Tokyo"' in shown
+    assert begins(page, ben) == "01:00"
+
+
+@pytest.mark.parametrize("zone", ["Mars/Olympus", "../etc/passwd", "UTC\x00", "x" * 300])
+def test_a_zone_that_is_not_known_is_not_guessed(page: Client, ben: User, zone: str) -> None:
+    assert begins(page, ben, zone=zone) == ""
+    assert "time zone is not known here" in page.get(reverse("inbox:profile")).text
+
+
+def test_the_admins_form_names_the_zone_too(admin: Client) -> None:
+    path = reverse("admin:inbox_delegation_add")
+    assert admin.get(path).text.count("In UTC.") == 2
+    root = User.objects.get(username="root")
+    Profile.objects.create(user=root, time_zone="Asia/Shanghai")
+    assert admin.get(path).text.count("In Asia/Shanghai.") == 2
