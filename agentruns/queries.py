@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -182,11 +182,12 @@ def _parse_page(cursor: str) -> tuple[datetime, UUID]:
     stamp, _, run_id = cursor.partition("_")
     try:
         created_at, found = datetime.fromisoformat(stamp), UUID(run_id)
-    except ValueError as error:
+        if created_at.tzinfo is None:
+            raise BadCursor("This cursor did not come from this list.")
+        # At the ends of the calendar not every zone's time can be told in another.
+        return created_at.astimezone(UTC), found
+    except (ValueError, OverflowError) as error:
         raise BadCursor("This cursor did not come from this list.") from error
-    if created_at.tzinfo is None:
-        raise BadCursor("This cursor did not come from this list.")
-    return created_at, found
 
 
 def session_exists(session_id: UUID, *, of_key: int | None) -> bool:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -108,10 +108,12 @@ def _parse(cursor: str, parts: int) -> list[Any]:
             raise BadCursor(BadCursor.__doc__)
         moment = datetime.fromisoformat(values[-2])
         task_id = UUID(values[-1])
-    except ValueError as error:
+        if moment.tzinfo is None or "\x00" in cursor:
+            raise BadCursor(BadCursor.__doc__)
+        # At the ends of the calendar not every zone's time can be told in another.
+        moment = moment.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise BadCursor(BadCursor.__doc__) from error
-    if moment.tzinfo is None or "\x00" in cursor:
-        raise BadCursor(BadCursor.__doc__)
     return [*values[:-2], moment, task_id]
 
 

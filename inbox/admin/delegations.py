@@ -7,6 +7,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
+from django.utils import timezone
 
 from agentruns.admin.base import AnyAdmin
 from inbox.models.routing import Delegation
@@ -24,12 +25,21 @@ class DelegationForm(DelegationModelForm):
         model = Delegation
         fields = ("user", "delegate", "starts_at", "ends_at")
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name in {"starts_at", "ends_at"} & self.fields.keys():
+            self.fields[name].help_text = f"In {timezone.get_current_timezone_name()}."
+
     def clean(self) -> dict[str, Any]:
         """Refuse what the service would refuse, while the form can say so."""
         cleaned: dict[str, Any] = super().clean() or {}
         if not self.errors:
             try:
                 delegating.check(**_wanted(Delegation(**cleaned)), now=datetime.now(UTC))
+            except delegating.BadTimes as error:
+                # As the fields' own, they keep times from the database that it can't hold.
+                self.add_error("starts_at", str(error))
+                self.add_error("ends_at", str(error))
             except delegating.REFUSALS as error:
                 raise forms.ValidationError(str(error)) from error
         return cleaned

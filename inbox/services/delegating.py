@@ -1,6 +1,6 @@
 """Out of office: somebody else answers what a person is asked, for a time."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -13,13 +13,16 @@ from inbox.models.routing import Delegation
 from inbox.services import hints
 from inbox.standing import Standing
 
+# Nobody plans further; and what lies at the ends of the calendar can't be told in every zone.
+LONGEST = timedelta(days=366)
+
 
 class NoDelegate(Exception):
     """Choose another person who is active."""
 
 
 class BadTimes(Exception):
-    """The end must come after the beginning, and lie ahead."""
+    """The end must come after the beginning and lie ahead, and both within a year from now."""
 
 
 class AlreadyAway(Exception):
@@ -41,6 +44,8 @@ def check(
     *, user_id: int, delegate_id: int, starts_at: datetime, ends_at: datetime, now: datetime
 ) -> None:
     """Raise what `delegate` would. Raises `NoDelegate`, `BadTimes`, `AlreadyAway` and `Circle`."""
+    if max(abs(starts_at - now), abs(ends_at - now)) > LONGEST:
+        raise BadTimes(BadTimes.__doc__)
     if ends_at <= starts_at or ends_at <= now:
         raise BadTimes(BadTimes.__doc__)
     active = User.objects.filter(pk=delegate_id, is_active=True).exists()

@@ -11,31 +11,35 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, gettext_noop
 from django.views.decorators.http import require_POST
 
 from inbox import permissions
 from inbox.models.routing import Delegation
+from inbox.personal import known_zones, zone
 from inbox.services import delegating
 from inbox.views.people import person
 
 # Said by services, shown in the reader's language.
 gettext_noop("Choose another person who is active.")
-gettext_noop("The end must come after the beginning, and lie ahead.")
+gettext_noop(
+    "The end must come after the beginning and lie ahead, and both within a year from now."
+)
 gettext_noop("There is a delegate for part of this time already; end that first.")
 gettext_noop("That would go in a circle: this person's delegate leads back.")
 
 
-class AwayForm(forms.Form):
-    """Who answers meanwhile, and from when until when, in the reader's zone."""
+def _moment() -> forms.DateTimeInput:
+    return forms.DateTimeInput(attrs={"type": "datetime-local", "aria-describedby": "away-zone"})
 
-    starts_at = forms.DateTimeField(
-        label=gettext_lazy("From"), widget=forms.DateTimeInput(attrs={"type": "datetime-local"})
-    )
-    ends_at = forms.DateTimeField(
-        label=gettext_lazy("Until"), widget=forms.DateTimeInput(attrs={"type": "datetime-local"})
-    )
+
+class AwayForm(forms.Form):
+    """Who answers meanwhile, and from when until when, in the current zone: the page names it."""
+
+    starts_at = forms.DateTimeField(label=gettext_lazy("From"), widget=_moment())
+    ends_at = forms.DateTimeField(label=gettext_lazy("Until"), widget=_moment())
 
     def __init__(self, user: User, data: Any = None) -> None:
         super().__init__(data)
@@ -56,8 +60,15 @@ def delegations(user: User) -> list[Delegation]:
 def away(request: HttpRequest) -> HttpResponse:
     """Name somebody who answers in one's place for a time."""
     user = person(request)
+    # The one that the page named beside the fields; a script makes it the browser's.
+    named = request.POST.get("zone") or timezone.get_current_timezone_name()
+    if named not in known_zones():
+        messages.warning(request, _("Your browser's time zone is not known here: choose yours."))
+        return redirect("inbox:profile")
     form = AwayForm(user, request.POST)
-    if not form.is_valid():
+    with timezone.override(zone(named)):
+        understood = form.is_valid()
+    if not understood:
         problems = [text for errors in form.errors.values() for text in errors]
         messages.warning(request, " ".join(map(str, problems)))
         return redirect("inbox:profile")

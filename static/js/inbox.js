@@ -53,6 +53,15 @@ function localise(root) {
   }
 }
 
+// Nor do they type them in another one.
+function nameZone() {
+  const zone = new Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (body.dataset.zone || !zone) return;
+  for (const element of document.querySelectorAll("[data-browser-zone]")) {
+    element.value = element.textContent = zone;
+  }
+}
+
 // --- Live parts ---------------------------------------------------------------------------------
 
 function announce(text) {
@@ -224,6 +233,7 @@ document.addEventListener("keydown", press);
 setInterval(tick, 1000);
 tick();
 localise(document);
+nameZone();
 showCount(document);
 live();
 keepDrafts();

@@ -2,6 +2,7 @@
 past a deadline, and with the stream blocked."""
 
 import re
+from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
@@ -216,3 +217,18 @@ def test_a_long_request_says_how_much_is_below(demo: Demo, chromium: Browser) ->
     assert_accessible(page)
     page.locator("#answer .actions").scroll_into_view_if_needed()
     expect(page.locator("#below")).to_be_hidden()
+
+
+def test_absences_are_typed_in_the_browsers_zone(demo: Demo, chromium: Browser) -> None:
+    page = Person(demo, chromium, "approver", timezone_id="Asia/Shanghai").page
+    page.goto(f"{demo.site.url}/profile/")
+    expect(page.locator("#away-zone")).to_contain_text("Asia/Shanghai")
+    day = f"{datetime.now(UTC) + timedelta(days=9):%Y-%m-%d}"
+    page.fill("#id_starts_at", f"{day}T10:00")
+    page.fill("#id_ends_at", f"{day}T11:00")
+    page.select_option("#id_delegate", index=1)
+    page.click("#away form.stack button")
+    begins = page.locator("#away .history time").first
+    expect(begins).to_have_attribute("datetime", f"{day}T02:00:00+00:00")
+    expect(begins).to_contain_text("10:00")
+    page.click("#away .history button")

@@ -194,6 +194,9 @@ def test_a_key_lists_its_own_sessions(program: Program, task: HumanTask) -> None
     assert stranger.get("/sessions").json()["items"] == []
     assert post(stranger, f"/sessions/{task.session_id}/cancel").status_code == 404
     assert program.get("/sessions?after=x").status_code == 422
+    # Nor can every moment be told in UTC.
+    path = f"/sessions?after=0001-01-01T00:00%2B14:00_{task.session_id}"
+    assert program.get(path).status_code == 422
 
 
 def test_a_task_that_somebody_else_holds_is_a_conflict(
