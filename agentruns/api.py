@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpRe
 from ninja import Router
 
 from agentruns import queries, sse
-from agentruns.auth import demand_cancel, demand_create, key_of, readable, still_reads
+from agentruns.auth import demand_cancel, demand_create, key_of, readable, reads_all, still_reads
 from agentruns.protocol.bodies import parse_body, query_error
 from agentruns.protocol.runs import AgentRunRequest, CancelRequest, CreateRunRequest
 from agentruns.services import cancelling, creating, snapshots
@@ -20,12 +20,16 @@ router = Router()
 EVENT_LIMIT = 500
 
 
-def _readable_run(request: HttpRequest, run_id: str) -> UUID:
-    """Return the id of a run that the key may read; raises `RunNotFound` for everything else."""
-    found = _run_id(run_id)
-    if not queries.run_exists(found, of_key=readable(key_of(request))):
+def _readable_run(request: HttpRequest, run_id: str) -> tuple[UUID, bool]:
+    """Return the id of a run that the key may read, and whether it is the key's own.
+
+    Raises `RunNotFound` for everything else.
+    """
+    found, key = _run_id(run_id), key_of(request)
+    own = queries.run_made_by(found, key.pk)
+    if own is None or not (own or reads_all(key)):
         raise cancelling.RunNotFound(cancelling.RunNotFound.__doc__)
-    return found
+    return found, own
 
 
 def _run_id(text: str) -> UUID:
@@ -77,7 +81,7 @@ def get_run(request: HttpRequest, run_id: str) -> HttpResponse:
 
 @router.get("/runs/{run_id}/events", summary="A page of a run's events")
 def list_events(request: HttpRequest, run_id: str) -> HttpResponse:
-    run = _readable_run(request, run_id)
+    run, _ = _readable_run(request, run_id)
     after = request.GET.get("after", "0-0")
     limit = _limit(request)
     page = queries.events_after(run, after=_position(after), limit=limit)
@@ -112,9 +116,9 @@ def _limit(request: HttpRequest) -> int:
 
 @router.get("/runs/{run_id}/events/sse", summary="A run's events as a stream")
 def stream_events(request: HttpRequest, run_id: str) -> StreamingHttpResponse:
-    run, key = _readable_run(request, run_id), key_of(request)
+    run, own = _readable_run(request, run_id)
     cursor = request.GET.get("after") or request.headers.get("Last-Event-ID") or "0-0"
-    allowed = partial(still_reads, key, own=queries.run_exists(run, of_key=key.pk))
+    allowed = partial(still_reads, key_of(request), own=own)
     return event_stream(lambda: sse.stream(run, after=_position(cursor), allowed=allowed), cursor)
 
 
@@ -129,8 +133,8 @@ def event_stream(frames: Callable[[], AsyncIterator[str]], cursor: str) -> Strea
 
 @router.post("/runs/{run_id}/cancel", summary="End a run")
 def cancel_run(request: HttpRequest, run_id: str) -> HttpResponse:
-    run, key = _readable_run(request, run_id), key_of(request)
-    demand_cancel(key, own=queries.run_exists(run, of_key=key.pk))
+    run, own = _readable_run(request, run_id)
+    demand_cancel(key_of(request), own=own)
     body = parse_body(request.body, request.content_type, CancelRequest)
     cancelling.cancel_run(
         run_id=run, reason=body.reason, message=body.message, now=datetime.now(UTC)

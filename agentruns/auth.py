@@ -4,12 +4,10 @@ from datetime import timedelta
 from ipaddress import IPv6Address, IPv6Network, ip_address
 
 from django.conf import settings
-from django.db.models import Q, QuerySet
-from django.db.models.functions import Now
 from django.http import HttpRequest
 from django.utils import timezone
 
-from agentruns import rates
+from agentruns import rates, statements
 from agentruns.models.steering import ApiKey, Scope
 from agentruns.services.keys import key_digest
 
@@ -79,16 +77,11 @@ def authenticate(header: str | None) -> ApiKey:
     """
     scheme, _, text = (header or "").partition(" ")
     digest = key_digest(text.strip() if scheme.lower() == "bearer" else "")
-    key = _living().select_related("owner", "policy").filter(digest=digest).first()
+    key = statements.living_key(digest)
     if key is None:
         raise Unauthorized(Unauthorized.__doc__)
     _note_use(key)
     return key
-
-
-def _living() -> QuerySet[ApiKey]:
-    in_time = Q(expires_at__isnull=True) | Q(expires_at__gt=Now())
-    return ApiKey.objects.filter(in_time, revoked_at=None, owner__is_active=True)
 
 
 def _note_use(key: ApiKey) -> None:
@@ -99,13 +92,18 @@ def _note_use(key: ApiKey) -> None:
 
 def readable(key: ApiKey) -> int | None:
     """Return the key whose runs this one reads: itself, or None for everybody's."""
-    return None if key.has(Scope.READ_ALL) else key.pk
+    return None if reads_all(key) else key.pk
+
+
+def reads_all(key: ApiKey) -> bool:
+    """Whether the key reads everybody's runs."""
+    return key.has(Scope.READ_ALL)
 
 
 def still_reads(key: ApiKey, *, own: bool) -> bool:
     """Whether the key that opened a stream, of its own run or another's, may go on following it."""
-    now = _living().filter(pk=key.pk, digest=key.digest).first()
-    return now is not None and (own or now.has(Scope.READ_ALL))
+    now = statements.living_key(key.digest)
+    return now is not None and now.pk == key.pk and (own or reads_all(now))
 
 
 def answers(key: ApiKey) -> bool:

@@ -227,9 +227,9 @@ def run_status(run_id: UUID, *, of_key: int | None) -> dict[str, Any] | None:
     }
 
 
-def run_exists(run_id: UUID, *, of_key: int | None) -> bool:
-    """Whether the key (anybody for None) made the run."""
-    return _runs(of_key).filter(id=run_id).exists()
+def run_made_by(run_id: UUID, key_id: int) -> bool | None:
+    """Whether the key made the run; None where there is no such run."""
+    return statements.made_by(run_id, key_id)
 
 
 def last_changes(run_ids: Sequence[UUID]) -> dict[UUID, datetime]:

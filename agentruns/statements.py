@@ -1,8 +1,8 @@
-"""The statements that every run takes, as SQL.
+"""The statements that every request and every run takes, as SQL.
 
 Putting one together takes Django several times as long as the database needs to run it, and Django
-knows no UPDATE that returns what it changed. Everything else is the ORM's. The tests of claiming,
-appending and finishing run these on both databases.
+knows no UPDATE that returns what it changed. Everything else is the ORM's. The tests of keys,
+claiming, appending and finishing run these on both databases.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,11 +10,18 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django.contrib.auth import get_user_model
 from django.db import connection
 
 from agentruns.models.runs import Run, RunEvent, RunStatus
+from agentruns.models.steering import ApiKey
 
-# The database's clock, plus a lease.
+# The database's clock.
+_NOW = {
+    "postgresql": "STATEMENT_TIMESTAMP()",
+    "sqlite": "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW')",
+}
+# The same, plus a lease.
 _LATER = {
     "postgresql": "STATEMENT_TIMESTAMP() + %s",
     "sqlite": "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW', %s)",
@@ -85,6 +92,28 @@ def events_after(run_id: UUID, position: int, limit: int) -> list[RunEvent]:
         "WHERE run_id = %s AND position > %s ORDER BY position LIMIT %s"
     )
     return list(RunEvent.objects.raw(sql, [_id(run_id), position, limit]))
+
+
+def living_key(digest: str) -> ApiKey | None:
+    """Return the key of this digest that opens anything now: not revoked, in time, of somebody
+    active. Its owner and policy are looked up when asked for."""
+    users = get_user_model()
+    columns = ", ".join(f"k.{field.column}" for field in ApiKey._meta.concrete_fields)
+    sql = (
+        f"SELECT {columns} FROM {ApiKey._meta.db_table} k "  # noqa: S608 -- names, no values
+        f"JOIN {users._meta.db_table} u ON u.{users._meta.pk.column} = k.owner_id "
+        "WHERE k.digest = %s AND k.revoked_at IS NULL AND u.is_active "
+        f"AND (k.expires_at IS NULL OR k.expires_at > {_NOW[connection.vendor]})"
+    )
+    return next(iter(list(ApiKey.objects.raw(sql, [digest]))), None)
+
+
+def made_by(run_id: UUID, key_id: int) -> bool | None:
+    """Whether the key made the run; None where there is no such run."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT api_key_id FROM agentruns_run WHERE id = %s", [_id(run_id)])
+        row = cursor.fetchone()
+    return None if row is None else row[0] == key_id
 
 
 def _id(run_id: UUID) -> Any:
