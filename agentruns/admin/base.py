@@ -13,6 +13,7 @@ from django.template.response import TemplateResponse
 from django.utils import timezone
 from django.utils.html import format_html
 
+from agentruns.admin.fields import ManyField
 from agentruns.audit import Subject
 from agentruns.models.audit import SteeringEvent
 from agentruns.protocol.masking import masked
@@ -45,6 +46,12 @@ class AuditedAdmin(AnyAdmin):
     """Every change is written to its thing's chain, in the transaction that makes it."""
 
     subject: Subject
+
+    def formfield_for_manytomany(
+        self, db_field: Any, request: HttpRequest | None, **kwargs: Any
+    ) -> Any:
+        kwargs.setdefault("form_class", ManyField)
+        return super().formfield_for_manytomany(db_field, request, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         self._remember(request, obj)

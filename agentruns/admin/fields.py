@@ -10,6 +10,10 @@ from agentruns.protocol.bodies import BodyRefused, load_json
 
 # Longer ones count nothing that is stored.
 MAX_DIGITS = 9
+# Of the largest id that a database counts to, less one.
+LONGEST_ID = 18
+# As far as both databases count in a plain column.
+MOST_IN_A_COLUMN = 2**31 - 1
 
 
 class StrictJSONField(forms.JSONField):
@@ -35,6 +39,19 @@ class StrictJSONField(forms.JSONField):
         if self.disabled or not isinstance(data, str):
             return super().bound_data(data, initial)
         return InvalidJSONInput(data)
+
+
+class ManyField(forms.ModelMultipleChoiceField):
+    """Several stored things; ids that no column holds are no choices, on either database."""
+
+    def clean(self, value: Any) -> Any:
+        for pk in value if isinstance(value, list | tuple) else []:
+            if len(str(pk)) > LONGEST_ID:
+                text = self.error_messages["invalid_pk_value"]
+                raise ValidationError(
+                    text, code="invalid_pk_value", params={"pk": f"{str(pk)[:LONGEST_ID]}…"}
+                )
+        return super().clean(value)
 
 
 def number_in(text: str) -> int:
