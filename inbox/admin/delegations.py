@@ -8,7 +8,7 @@ from django.contrib import admin, messages
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
-from agentruns.admin.base import AnyAdmin
+from agentruns.admin.base import ListedAdmin
 from inbox.models.routing import Delegation
 from inbox.services import delegating
 
@@ -36,7 +36,7 @@ class DelegationForm(DelegationModelForm):
 
 
 @admin.register(Delegation)
-class DelegationAdmin(AnyAdmin):
+class DelegationAdmin(ListedAdmin):
     """Made and ended through the service, which refuses circles and writes the audit."""
 
     form = DelegationForm

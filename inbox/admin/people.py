@@ -17,7 +17,7 @@ class AuditedUserAdmin(AuditedAdmin, UserAdmin):  # type: ignore[type-arg]
         return f"user {thing.pk}"
 
 
-class AuditedGroupAdmin(AuditedAdmin, GroupAdmin):
+class AuditedGroupAdmin(AuditedAdmin, GroupAdmin):  # type: ignore[misc]
     subject = Subject.MEMBERSHIP
 
     def key_of(self, thing: Any) -> str:

@@ -91,3 +91,28 @@ def test_a_number_that_no_column_holds_is_an_error_at_its_field(
     sent = untouched(client.get(path).text, FORMS[name] or "")
     answer = client.post(path, {**sent, field: value})
     assert list(answer.context["adminform"].form.errors) == [field]
+
+
+@pytest.mark.parametrize(
+    ("name", "act"),
+    [
+        ("agentruns_apikey", "revoke"),
+        ("agentruns_apikey", "replace"),
+        ("agentruns_askhumanpolicy", "delete_selected"),
+        ("agentruns_run", "cancel"),
+        ("auth_group", "delete_selected"),
+        ("auth_user", "delete_selected"),
+        ("inbox_delegation", "end"),
+        ("inbox_humantask", "withdraw"),
+        ("inbox_routingrule", "delete_selected"),
+    ],
+)
+def test_an_act_on_what_is_in_no_list_does_nothing(
+    things: dict[str, Any], name: str, act: str
+) -> None:
+    path = reverse(f"admin:{name}_changelist")
+    for value in ODD:
+        sent = {"action": act, "_selected_action": [value], "confirmed": "1", "post": "yes"}
+        assert things["client"].post(path, sent).status_code in (200, 302), value[:40]
+    assert ApiKey.objects.get().revoked_at is None
+    assert RoutingRule.objects.exists()
