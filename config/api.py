@@ -8,6 +8,7 @@ from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.utils.encoding import escape_uri_path, iri_to_uri
 from django.views.decorators.http import require_safe
 from ninja import NinjaAPI
 
@@ -104,6 +105,16 @@ def _say_rate(response: HttpResponseBase, rate: Rate) -> None:
         response[name] = value
 
 
+def _without_slash(request: HttpRequest) -> str:
+    """The address without the slashes at its end; empty where it has none, or is the API's own."""
+    path = request.path.rstrip("/")
+    if path == request.path or not path.startswith(PREFIX):
+        return ""
+    # A path is decoded: it may hold line ends, and letters that no header does.
+    query = request.META.get("QUERY_STRING", "")
+    return escape_uri_path(path) + (f"?{iri_to_uri(query)}" if query else "")
+
+
 TEXTS = {404: "Not Found", 405: "Method Not Allowed"}
 
 
@@ -120,8 +131,8 @@ def json_errors(
         is_json = response.headers.get("Content-Type", "").startswith("application/json")
         if not request.path.startswith(PREFIX) or response.status_code not in TEXTS or is_json:
             return response
-        if response.status_code == 404 and request.path.endswith("/") and request.path != PREFIX:
-            return HttpResponse(status=307, headers={"Location": request.path.rstrip("/")})
+        if response.status_code == 404 and (elsewhere := _without_slash(request)):
+            return HttpResponse(status=307, headers={"Location": elsewhere})
         return JsonResponse({"detail": TEXTS[response.status_code]}, status=response.status_code)
 
     return middleware

@@ -4,15 +4,17 @@ import json
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import Model
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils import timezone
 from django.utils.html import format_html
 
+from agentruns.admin.fields import ManyField, is_id
 from agentruns.audit import Subject
 from agentruns.models.audit import SteeringEvent
 from agentruns.protocol.masking import masked
@@ -25,7 +27,20 @@ else:
     AnyAdmin = admin.ModelAdmin
 
 
-class ReadOnlyAdmin(AnyAdmin):
+class ListedAdmin(AnyAdmin):
+    """A list whose acts take ids of its rows, and nothing that was made up."""
+
+    def response_action(
+        self, request: HttpRequest, queryset: Any, *more: Any, **named: Any
+    ) -> HttpResponse | None:
+        chosen = request.POST.getlist(ACTION_CHECKBOX_NAME)
+        if all(is_id(self.model._meta.pk, one) for one in chosen):
+            return super().response_action(request, queryset, *more, **named)
+        messages.error(request, "Nothing was done: choose from the list.")
+        return HttpResponseRedirect(request.get_full_path())
+
+
+class ReadOnlyAdmin(ListedAdmin):
     """Looking changes nothing: what is recorded stays as it was."""
 
     show_full_result_count = False
@@ -41,10 +56,14 @@ class ReadOnlyAdmin(AnyAdmin):
         return False
 
 
-class AuditedAdmin(AnyAdmin):
+class AuditedAdmin(ListedAdmin):
     """Every change is written to its thing's chain, in the transaction that makes it."""
 
     subject: Subject
+
+    def formfield_for_manytomany(self, db_field: Any, request: Any, **kwargs: Any) -> Any:
+        kwargs.setdefault("form_class", ManyField)
+        return super().formfield_for_manytomany(db_field, request, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         self._remember(request, obj)

@@ -1,15 +1,26 @@
 """What forms read that is more than text: strict JSON, and the numbers that buttons send."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.db import models
 from django.forms.fields import InvalidJSONInput
 
 from agentruns.protocol.bodies import BodyRefused, load_json
 
+# Django's classes take no type arguments at run time.
+if TYPE_CHECKING:
+    AnyManyField = forms.ModelMultipleChoiceField[Any]
+else:
+    AnyManyField = forms.ModelMultipleChoiceField
+
 # Longer ones count nothing that is stored.
 MAX_DIGITS = 9
+# Of the largest id that a database counts to, less one.
+LONGEST_ID = 18
+# As far as both databases count in a plain column.
+MOST_IN_A_COLUMN = 2**31 - 1
 
 
 class StrictJSONField(forms.JSONField):
@@ -35,6 +46,33 @@ class StrictJSONField(forms.JSONField):
         if self.disabled or not isinstance(data, str):
             return super().bound_data(data, initial)
         return InvalidJSONInput(data)
+
+
+class ManyField(AnyManyField):
+    """Several stored things; ids that no column holds are no choices, on either database."""
+
+    def clean(self, value: Any) -> Any:
+        choices: Any = self.queryset
+        for pk in value if isinstance(value, list | tuple) else []:
+            if not is_id(choices.model._meta.pk, str(pk)):
+                text = self.error_messages["invalid_pk_value"]
+                raise ValidationError(
+                    text, code="invalid_pk_value", params={"pk": f"{str(pk)[:LONGEST_ID]}…"}
+                )
+        return super().clean(value)
+
+
+def is_id(column: Any, text: str) -> bool:
+    """Whether the text can be an id in this column, on either database."""
+    # Python reads every script's digits as a number.
+    plain = text.isascii() and len(text) <= LONGEST_ID
+    if isinstance(column, models.IntegerField) and not plain:
+        return False
+    try:
+        column.to_python(text)
+    except ValidationError:
+        return False
+    return True
 
 
 def number_in(text: str) -> int:

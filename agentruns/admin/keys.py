@@ -84,6 +84,12 @@ class KeyForm(KeyModelForm):
             raise forms.ValidationError("Only a superuser lets a key reach what others own.")
         return chosen
 
+    def clean_rate_per_minute(self) -> int | None:
+        rate: int | None = self.cleaned_data["rate_per_minute"]
+        if rate is not None and rate > keys.MOST_A_MINUTE:
+            raise forms.ValidationError(f"This must be at most {keys.MOST_A_MINUTE}.")
+        return rate
+
     def clean_expires_at(self) -> datetime | None:
         moment: datetime | None = self.cleaned_data["expires_at"]
         if moment and "expires_at" in self.changed_data and moment <= datetime.now(UTC):

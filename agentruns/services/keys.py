@@ -11,6 +11,9 @@ from agentruns.audit import Subject
 from agentruns.models.steering import ApiKey, DeferredHandling, Scope
 from agentruns.services import auditing
 
+# Requests; no server of ours answers more, and both databases store it.
+MOST_A_MINUTE = 1_000_000
+
 
 class KeyRevoked(Exception):
     """This key was revoked; it gets no new text."""

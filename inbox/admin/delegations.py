@@ -9,7 +9,7 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
-from agentruns.admin.base import AnyAdmin
+from agentruns.admin.base import ListedAdmin
 from inbox.models.routing import Delegation
 from inbox.services import delegating
 
@@ -46,7 +46,7 @@ class DelegationForm(DelegationModelForm):
 
 
 @admin.register(Delegation)
-class DelegationAdmin(AnyAdmin):
+class DelegationAdmin(ListedAdmin):
     """Made and ended through the service, which refuses circles and writes the audit."""
 
     form = DelegationForm

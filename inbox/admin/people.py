@@ -41,7 +41,7 @@ class AuditedUserAdmin(AuditedAdmin, UserAdmin):  # type: ignore[type-arg]
         )
 
 
-class AuditedGroupAdmin(AuditedAdmin, GroupAdmin):
+class AuditedGroupAdmin(AuditedAdmin, GroupAdmin):  # type: ignore[misc]
     subject = Subject.MEMBERSHIP
 
     def key_of(self, thing: Any) -> str:

@@ -9,12 +9,11 @@ from django.contrib.auth.models import User
 from django.core.management import BaseCommand, CommandError
 
 from agentruns.models.steering import DeferredHandling, Scope
-from agentruns.services.keys import create_key
+from agentruns.services.keys import MOST_A_MINUTE, create_key
 
 UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 # Ten years: whoever wants more wants a key that doesn't expire.
 LONGEST = timedelta(days=3650)
-MOST_A_MINUTE = 1_000_000
 
 
 def duration(text: str) -> timedelta:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 
+from agentruns.admin.fields import MOST_IN_A_COLUMN
 from inbox import routing
 from inbox.admin.routing.fields import ContextField, DurationField, DurationsField
 from inbox.models.routing import YEAR, RoutingRule
@@ -90,6 +91,12 @@ class RuleForm(RuleModelForm):
             "differing_vote": "What a vote for another action does, where several must agree.",
             "language": "Of the product's own words in what the agent gets back. Empty: English.",
         }
+
+    def clean_position(self) -> int:
+        position: int = self.cleaned_data["position"]
+        if position > MOST_IN_A_COLUMN:
+            raise forms.ValidationError(f"This must be at most {MOST_IN_A_COLUMN}.")
+        return position
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
