@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
@@ -13,7 +14,7 @@ from agentruns import queries, sse
 from agentruns.auth import demand_cancel, demand_create, key_of, readable, reads_all, still_reads
 from agentruns.protocol.bodies import parse_body, query_error
 from agentruns.protocol.runs import AgentRunRequest, CancelRequest, CreateRunRequest
-from agentruns.services import cancelling, creating, snapshots
+from agentruns.services import cancelling, creating, operating, snapshots
 
 router = Router()
 
@@ -133,12 +134,19 @@ def event_stream(frames: Callable[[], AsyncIterator[str]], cursor: str) -> Strea
 
 @router.post("/runs/{run_id}/cancel", summary="End a run")
 def cancel_run(request: HttpRequest, run_id: str) -> HttpResponse:
-    run, own = _readable_run(request, run_id)
-    demand_cancel(key_of(request), own=own)
+    (run, own), key = _readable_run(request, run_id), key_of(request)
+    demand_cancel(key, own=own)
     body = parse_body(request.body, request.content_type, CancelRequest)
-    cancelling.cancel_run(
-        run_id=run, reason=body.reason, message=body.message, now=datetime.now(UTC)
-    )
+    wanted: dict[str, Any] = {
+        "run_id": run,
+        "reason": body.reason,
+        "message": body.message,
+        "now": datetime.now(UTC),
+    }
+    if own:
+        cancelling.cancel_run(**wanted)
+    else:
+        operating.cancel(**wanted, actor_id=key.owner_id, api_key_id=key.pk)
     return JsonResponse({"run_id": str(run), "status": "cancelled"})
 
 

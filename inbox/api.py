@@ -14,7 +14,7 @@ from agentruns.auth import answers, demand_answer, demand_cancel, key_of, readab
 from agentruns.protocol.bodies import parse_body, query_error
 from inbox import queries
 from inbox.models.tasks import HumanTask, TaskState
-from inbox.services import answering, ending
+from inbox.services import answering, ending, steering
 
 router = Router()
 
@@ -168,8 +168,8 @@ def cancel_session(request: HttpRequest, session_id: str) -> HttpResponse:
     wanted = _uuid(session_id)
     if wanted is None or not runs.session_exists(wanted, of_key=readable(key)):
         raise SessionNotFound(SessionNotFound.__doc__)
-    demand_cancel(key, own=runs.session_exists(wanted, of_key=key.pk))
-    ending.end_session(
-        session_id=wanted, user_id=key.owner_id, api_key_id=key.pk, now=datetime.now(UTC)
-    )
+    own = runs.session_exists(wanted, of_key=key.pk)
+    demand_cancel(key, own=own)
+    end = ending.end_session if own else steering.end_session
+    end(session_id=wanted, user_id=key.owner_id, api_key_id=key.pk, now=datetime.now(UTC))
     return JsonResponse({"session_id": str(wanted), "status": "cancelled"})

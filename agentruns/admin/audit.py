@@ -11,14 +11,17 @@ from agentruns.models.audit import SteeringEvent
 
 @admin.register(SteeringEvent)
 class SteeringEventAdmin(ReadOnlyAdmin):
-    list_display = ("created_at", "subject", "subject_id", "type", "actor", "number")
+    list_display = ("created_at", "subject", "subject_id", "type", "actor", "api_key", "number")
     # Not by type: the filter would read every event to list the types.
     list_filter = ("subject",)
-    list_select_related = ("actor",)
+    list_select_related = ("actor", "api_key")
     search_fields = ("subject_id", "actor__username")
     paginator = CappedPaginator
     ordering = ("-id",)
-    fields = ("created_at", "subject", "subject_id", "type", "actor", "number", "changes", "digest")
+    fields = (
+        *("created_at", "subject", "subject_id", "type", "actor", "api_key"),
+        *("number", "changes", "digest"),
+    )
     readonly_fields = ("changes",)
 
     @admin.display(description="changes")

@@ -2,13 +2,15 @@
 
 import json
 import unicodedata
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
-from django.db.models import Model
+from django.db import transaction
+from django.db.models import Model, ProtectedError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils import timezone
@@ -56,6 +58,10 @@ class ReadOnlyAdmin(ListedAdmin):
         return False
 
 
+class Held(Exception):
+    """Nothing was deleted: something leans on it by now. Look again, and free it first."""
+
+
 class AuditedAdmin(ListedAdmin):
     """Every change is written to its thing's chain, in the transaction that makes it."""
 
@@ -69,13 +75,55 @@ class AuditedAdmin(ListedAdmin):
         self._remember(request, obj)
         super().save_model(request, obj, form, change)
 
+    def held_by(self, things: Iterable[Any]) -> list[str]:
+        """Return what forbids to delete one of the things, each a line of text or safe HTML."""
+        return []
+
+    def last_state(self, thing: Any) -> dict[str, Any]:
+        """Return what the history keeps of a thing that is deleted."""
+        return auditing.state_of(thing)
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        shown, counts, lacking, protected = super().get_deleted_objects(objs, request)
+        protected = [*self.held_by(objs), *protected]
+        # What stands in the way comes first: Django would name missing permissions alone.
+        return shown, counts, set() if protected else lacking, protected
+
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        self._record(request, self.key_of(obj), "deleted", auditing.state_of(obj), {})
-        super().delete_model(request, obj)
+        with transaction.atomic():
+            # Whoever is about to name it comes before this, and is seen, or finds it gone.
+            list(self.model._default_manager.select_for_update().filter(pk=obj.pk))
+            if self.held_by([obj]):
+                raise Held(Held.__doc__)
+            self._record(request, self.key_of(obj), "deleted", self.last_state(obj), {})
+            super().delete_model(request, obj)
 
     def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
-        for obj in queryset:
-            self.delete_model(request, obj)
+        with transaction.atomic():
+            for obj in queryset:
+                self.delete_model(request, obj)
+
+    def delete_view(
+        self, request: HttpRequest, object_id: str, extra_context: Any = None
+    ) -> HttpResponse:
+        try:
+            return super().delete_view(request, object_id, extra_context)
+        except (Held, ProtectedError):
+            return self._held(request)
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        if request.method != "POST":
+            return super().changelist_view(request, extra_context)
+        try:
+            # Django's own log of what was deleted comes before the deleting.
+            with transaction.atomic():
+                return super().changelist_view(request, extra_context)
+        except (Held, ProtectedError):
+            return self._held(request)
+
+    def _held(self, request: HttpRequest) -> HttpResponse:
+        self.message_user(request, Held.__doc__ or "", messages.ERROR)
+        return HttpResponseRedirect(request.get_full_path())
 
     # Django calls these two once everything is stored, many-to-many fields included.
     def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:

@@ -55,8 +55,12 @@ def record(
     now: datetime,
     before: dict[str, Any] | None = None,
     after: dict[str, Any] | None = None,
+    api_key_id: int | None = None,
 ) -> None:
-    """Add an event to the thing's chain, in the caller's transaction, which changes the thing."""
+    """Add an event to the thing's chain, in the caller's transaction, which changes the thing.
+
+    `api_key_id` names the key with which a program acted for the actor.
+    """
     data = json.dumps(differences(before or {}, after or {}), ensure_ascii=False)
     for attempt in range(TRIES):
         event = SteeringEvent(
@@ -64,6 +68,7 @@ def record(
             subject_id=str(subject_id),
             type=kind,
             actor_id=actor_id,
+            api_key_id=api_key_id,
             data=data,
             created_at=now,
         )

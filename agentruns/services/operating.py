@@ -1,4 +1,4 @@
-"""What operators do to runs: the same as anybody may, written to the run's own chain."""
+"""What somebody does to others' runs, on a page or with a key: written to the run's own chain."""
 
 from datetime import datetime
 from uuid import UUID
@@ -9,11 +9,22 @@ from agentruns.audit import Subject
 from agentruns.services import auditing, cancelling, resuming
 
 
-def cancel(*, run_id: UUID, actor_id: int, now: datetime) -> None:
-    """End a run. Raises `RunNotFound` and `RunFinished`."""
+def cancel(
+    *,
+    run_id: UUID,
+    actor_id: int,
+    now: datetime,
+    reason: str | None = "operator",
+    message: str | None = None,
+    api_key_id: int | None = None,
+) -> None:
+    """End a run; one that was cancelled before stays as it is, and nothing is noted.
+
+    Raises `RunNotFound` and `RunFinished`.
+    """
     with transaction.atomic():
-        cancelling.cancel_run(run_id=run_id, reason="operator", message=None, now=now)
-        _record(run_id, "cancelled", actor_id, now)
+        if cancelling.cancel_run(run_id=run_id, reason=reason, message=message, now=now):
+            _record(run_id, "cancelled", actor_id, now, api_key_id=api_key_id)
 
 
 def retry(*, run_id: UUID, actor_id: int, now: datetime) -> UUID:
@@ -24,14 +35,28 @@ def retry(*, run_id: UUID, actor_id: int, now: datetime) -> UUID:
     return new
 
 
-def record_session_end(*, session_id: UUID, actor_id: int, now: datetime) -> None:
+def record_session_end(
+    *, session_id: UUID, actor_id: int, now: datetime, api_key_id: int | None = None
+) -> None:
     """Note who ended a session; in the caller's transaction, which ends it."""
-    _record(session_id, "session ended", actor_id, now)
+    _record(session_id, "session ended", actor_id, now, api_key_id=api_key_id)
 
 
 def _record(
-    run_id: UUID, kind: str, actor_id: int, now: datetime, after: dict[str, str] | None = None
+    run_id: UUID,
+    kind: str,
+    actor_id: int,
+    now: datetime,
+    after: dict[str, str] | None = None,
+    *,
+    api_key_id: int | None = None,
 ) -> None:
     auditing.record(
-        subject=Subject.RUN, subject_id=run_id, kind=kind, actor_id=actor_id, now=now, after=after
+        subject=Subject.RUN,
+        subject_id=run_id,
+        kind=kind,
+        actor_id=actor_id,
+        now=now,
+        after=after,
+        api_key_id=api_key_id,
     )

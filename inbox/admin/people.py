@@ -1,5 +1,6 @@
 """Users and groups: who is in which decides who may answer, so changes are in the audit too."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -7,11 +8,31 @@ from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.models import Group, User
 from django.db import transaction
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.html import format_html
 
 from agentruns.admin.base import AuditedAdmin
 from agentruns.audit import Subject
+from inbox.models.routing import RoutingRule
+from inbox.models.tasks import HumanTask
 from inbox.services import people
+
+# So many open questions are named; the rest is counted.
+NAMED = 10
+
+
+def _lines(rules: QuerySet[RoutingRule], tasks: QuerySet[HumanTask]) -> list[str]:
+    found = [_line("Routing rule that asks them", "routingrule", rule) for rule in rules]
+    found += [_line("Open question to them", "humantask", task) for task in tasks[:NAMED]]
+    more = tasks.count() - NAMED
+    return [*found, f"Open questions to them, beside these: {more}"] if more > 0 else found
+
+
+def _line(what: str, kind: str, thing: Model) -> str:
+    page = reverse(f"admin:inbox_{kind}_change", args=[thing.pk])
+    return format_html('{}: <a href="{}">{}</a>', what, page, thing)
 
 
 class AuditedUserAdmin(AuditedAdmin, UserAdmin):  # type: ignore[type-arg]
@@ -19,6 +40,10 @@ class AuditedUserAdmin(AuditedAdmin, UserAdmin):  # type: ignore[type-arg]
 
     def key_of(self, thing: Any) -> str:
         return people.user_key(thing.pk)
+
+    def held_by(self, things: Iterable[Any]) -> list[str]:
+        ids = [user.pk for user in things]
+        return _lines(people.rules_naming(user_ids=ids), people.open_tasks_naming(user_ids=ids))
 
     def user_change_password(
         self,
@@ -46,6 +71,13 @@ class AuditedGroupAdmin(AuditedAdmin, GroupAdmin):  # type: ignore[misc]
 
     def key_of(self, thing: Any) -> str:
         return people.group_key(thing.pk)
+
+    def held_by(self, things: Iterable[Any]) -> list[str]:
+        ids = [group.pk for group in things]
+        return _lines(people.rules_naming(group_ids=ids), people.open_tasks_naming(group_ids=ids))
+
+    def last_state(self, thing: Any) -> dict[str, Any]:
+        return {**super().last_state(thing), "members": people.members_of(thing)}
 
 
 admin.site.unregister(User)

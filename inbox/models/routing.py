@@ -26,8 +26,9 @@ class RoutingRule(models.Model):
     name = models.CharField(max_length=100, unique=True)
     position = models.PositiveIntegerField(default=100, db_index=True)
     is_active = models.BooleanField(default=True)
-    agent = models.ForeignKey("agentruns.Agent", models.CASCADE, null=True, blank=True)
-    api_key = models.ForeignKey("agentruns.ApiKey", models.CASCADE, null=True, blank=True)
+    # A rule that went with its agent or key would hand its questions to the next one, unseen.
+    agent = models.ForeignKey("agentruns.Agent", models.PROTECT, null=True, blank=True)
+    api_key = models.ForeignKey("agentruns.ApiKey", models.PROTECT, null=True, blank=True)
     # Execution-context fields that must have these values: {"tenant_id": "t-1"}.
     context = models.JSONField(default=dict, blank=True)
     # The model chooses the urgency, so that a rule looks at it only where these are named.

@@ -116,14 +116,19 @@ def _language(task_id: UUID) -> str:
 
 def end_session(
     *, session_id: UUID, user_id: int | None, now: datetime, api_key_id: int | None = None
-) -> None:
-    """End the session's runs and its open question; nothing goes on. Doing it again is harmless."""
+) -> bool:
+    """End the session's runs and its open question; nothing goes on. Doing it again is harmless.
+
+    Return whether this call changed anything.
+    """
     with transaction.atomic():
         # A run may end with a question, and a question with a run, while we look; the second round
         # finds what the first one waited for.
-        rounds = 0
-        while _end_once(session_id, user_id, api_key_id, now) or rounds < 1:
+        changed = rounds = 0
+        while (ended := _end_once(session_id, user_id, api_key_id, now)) or rounds < 1:
+            changed += ended
             rounds += 1
+    return changed > 0
 
 
 def _end_once(session_id: UUID, user_id: int | None, api_key_id: int | None, now: datetime) -> int:

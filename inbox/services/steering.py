@@ -73,11 +73,17 @@ def reassign(
         telling.tell(task, kind=Notification.Kind.REASSIGNED, moment=now)
 
 
-def end_session(*, session_id: UUID, user_id: int, now: datetime) -> None:
-    """End the session for good, and note who did it."""
+def end_session(
+    *, session_id: UUID, user_id: int, now: datetime, api_key_id: int | None = None
+) -> None:
+    """End the session for good, and note who did it, if there was anything to end."""
     with transaction.atomic():
-        ending.end_session(session_id=session_id, user_id=user_id, now=now)
-        operating.record_session_end(session_id=session_id, actor_id=user_id, now=now)
+        if ending.end_session(
+            session_id=session_id, user_id=user_id, api_key_id=api_key_id, now=now
+        ):
+            operating.record_session_end(
+                session_id=session_id, actor_id=user_id, api_key_id=api_key_id, now=now
+            )
 
 
 def _open(task_id: UUID) -> QuerySet[HumanTask]:

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from django.urls import reverse
 
+from agentruns.models.audit import SteeringEvent
 from agentruns.models.runs import Run, RunStatus
 from agentruns.models.steering import ApiKey, Scope
 from agentruns.services.keys import create_key
@@ -164,12 +166,25 @@ def test_reading_everything_ends_nothing(owner: User, run: str) -> None:
 
 @pytest.mark.parametrize("path", ["/runs/{}/cancel", "/sessions/{}/cancel"])
 def test_admin_ends_anybodys(owner: User, run: str, path: str) -> None:
-    assert Program(owner, Scope.ADMIN).post(path.format(run), {}).status_code == 200
+    admin = Program(owner, Scope.ADMIN)
+    # The second time there is nothing to end, and nothing to note.
+    for _ in range(2):
+        assert admin.post(path.format(run), {}).status_code == 200
     assert Run.objects.get().status == RunStatus.CANCELLED
+    event = SteeringEvent.objects.get(subject="run")
+    assert (event.subject_id, event.actor, event.api_key) == (run, owner, admin.key)
+    browser = Client()
+    browser.force_login(User.objects.create_superuser("root"))
+    for page in ("changelist", "change"):
+        args = [event.pk] if page == "change" else []
+        shown = browser.get(reverse(f"admin:agentruns_steeringevent_{page}", args=args))
+        assert admin.key.prefix in shown.text
 
 
-def test_a_key_ends_its_own(creator: Program, run: str) -> None:
-    assert creator.post(f"/runs/{run}/cancel", {}).status_code == 200
+@pytest.mark.parametrize("path", ["/runs/{}/cancel", "/sessions/{}/cancel"])
+def test_a_key_ends_its_own(creator: Program, run: str, path: str) -> None:
+    assert creator.post(path.format(run), {}).status_code == 200
+    assert not SteeringEvent.objects.filter(subject="run").exists()
 
 
 def test_the_id_of_a_later_run_is_no_session(creator: Program, run: str) -> None:

@@ -122,6 +122,13 @@ def test_a_session_is_ended_and_nothing_goes_on(operator: Client, task: HumanTas
     assert (event.type, event.subject_id) == ("session ended", str(task.session_id))
 
 
+def test_a_session_that_has_ended_is_not_ended_again(operator: Client, task: HumanTask) -> None:
+    operator_id, now = User.objects.get(username="operator").pk, datetime.now(UTC)
+    for _ in range(2):
+        steering.end_session(session_id=task.session_id, user_id=operator_id, now=now)
+    assert SteeringEvent.objects.filter(subject="run").count() == 1
+
+
 def queued() -> Run:
     run_id = creating.create_run(
         request=json.dumps({"composition": {"layers": []}}),
