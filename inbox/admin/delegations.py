@@ -21,6 +21,9 @@ else:
 
 
 class DelegationForm(DelegationModelForm):
+    # Who fills it in; the admin makes a form of its own for each request.
+    asker_id: int
+
     class Meta:
         model = Delegation
         fields = ("user", "delegate", "starts_at", "ends_at")
@@ -35,7 +38,8 @@ class DelegationForm(DelegationModelForm):
         cleaned: dict[str, Any] = super().clean() or {}
         if not self.errors:
             try:
-                delegating.check(**_wanted(Delegation(**cleaned)), now=datetime.now(UTC))
+                wanted = _wanted(Delegation(**cleaned))
+                delegating.check(**wanted, actor_id=self.asker_id, now=datetime.now(UTC))
             except delegating.BadTimes as error:
                 # As the fields' own, they keep times from the database that it can't hold.
                 self.add_error("starts_at", str(error))
@@ -65,6 +69,11 @@ class DelegationAdmin(ListedAdmin):
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         return {"starts_at": datetime.now(UTC)}
+
+    def get_form(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        form = super().get_form(request, *args, **kwargs)
+        form.asker_id = _by(request)["actor_id"]
+        return form
 
     def save_model(self, request: HttpRequest, obj: Delegation, form: Any, change: bool) -> None:
         obj.pk = delegating.delegate(**_wanted(obj), **_by(request))

@@ -33,17 +33,27 @@ class Circle(Exception):
     """That would go in a circle: this person's delegate leads back."""
 
 
+class HandsThemselves(Exception):
+    """Nobody gives themselves another's right to answer; that takes them, or somebody else."""
+
+
 class DelegationNotFound(Exception):
     """delegation not found"""
 
 
-REFUSALS = (NoDelegate, BadTimes, AlreadyAway, Circle)
+REFUSALS = (NoDelegate, BadTimes, AlreadyAway, Circle, HandsThemselves)
 
 
 def check(
-    *, user_id: int, delegate_id: int, starts_at: datetime, ends_at: datetime, now: datetime
+    *,
+    user_id: int,
+    delegate_id: int,
+    starts_at: datetime,
+    ends_at: datetime,
+    actor_id: int,
+    now: datetime,
 ) -> None:
-    """Raise what `delegate` would. Raises `NoDelegate`, `BadTimes`, `AlreadyAway` and `Circle`."""
+    """Raise what `delegate` would: one of `REFUSALS`."""
     if max(abs(starts_at - now), abs(ends_at - now)) > LONGEST:
         raise BadTimes(BadTimes.__doc__)
     if ends_at <= starts_at or ends_at <= now:
@@ -54,7 +64,12 @@ def check(
     meanwhile = Delegation.objects.filter(starts_at__lt=ends_at, ends_at__gt=starts_at)
     if meanwhile.filter(user=user_id).exists():
         raise AlreadyAway(AlreadyAway.__doc__)
-    _check_circle(user_id, delegate_id, starts_at, list(meanwhile))
+    reached = _reached(delegate_id, starts_at, list(meanwhile))
+    if user_id in reached:
+        raise Circle(Circle.__doc__)
+    # Not even through a delegate's delegate.
+    if actor_id != user_id and actor_id in reached:
+        raise HandsThemselves(HandsThemselves.__doc__)
 
 
 def delegate(
@@ -68,7 +83,7 @@ def delegate(
 ) -> int:
     """Have the delegate answer for the user in that time; return the delegation's id.
 
-    Raises `NoDelegate`, `BadTimes`, `AlreadyAway` and `Circle`.
+    Raises `NoDelegate`, `BadTimes`, `AlreadyAway`, `Circle` and `HandsThemselves`.
     """
     with transaction.atomic():
         _one_at_a_time()
@@ -77,6 +92,7 @@ def delegate(
             delegate_id=delegate_id,
             starts_at=starts_at,
             ends_at=ends_at,
+            actor_id=actor_id,
             now=now,
         )
         made = Delegation.objects.create(
@@ -109,19 +125,18 @@ def _one_at_a_time() -> None:
     list(rows.values_list("pk", flat=True))
 
 
-def _check_circle(
-    user_id: int, delegate_id: int, starts_at: datetime, meanwhile: list[Delegation]
-) -> None:
-    """Refuse where the delegate leads back to the user at any moment of that time.
+def _reached(delegate_id: int, starts_at: datetime, meanwhile: list[Delegation]) -> set[int]:
+    """Return the delegate and to whom that one leads on at any moment of that time.
 
-    Who stands in for whom changes when one begins or ends; what ends closes no circle.
+    Who stands in for whom changes when one begins or ends; what ends leads nowhere new.
     """
+    found = {delegate_id}
     for moment in {starts_at, *(other.starts_at for other in meanwhile)}:
         if moment >= starts_at:
             then = [other for other in meanwhile if other.starts_at <= moment < other.ends_at]
             standing = Standing({other.user_id: other.delegate_id for other in then})
-            if user_id in (delegate_id, *standing.chain(delegate_id)):
-                raise Circle(Circle.__doc__)
+            found.update(standing.chain(delegate_id))
+    return found
 
 
 def end_delegation(*, delegation_id: int, actor_id: int, now: datetime, by_admin: bool) -> None:

@@ -115,8 +115,10 @@ def _deliver(notification: Notification, connection: BaseEmailBackend, now: date
 
 
 def _wanted(notification: Notification, user: User, profile: Profile) -> bool:
-    """Whether there is somebody to tell, who wants to be told and is still asked."""
-    return bool(profile.mail and user.email) and permissions.is_asked(user, notification.task)
+    """Whether there is somebody to tell, who wants to be told and may still answer."""
+    if not (profile.mail and user.email):
+        return False
+    return permissions.right_left(user.pk, notification.task) is not None
 
 
 def _drop(unwanted: QuerySet[Notification]) -> None:

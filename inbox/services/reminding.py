@@ -78,14 +78,16 @@ def _waits() -> Q:
 
 def _remind(task_id: UUID, moment: Any, now: datetime) -> int:
     with transaction.atomic():
-        task = HumanTask.objects.get(pk=task_id)
+        pinned = HumanTask.objects.only("reminders").get(pk=task_id)
         still_due = HumanTask.objects.filter(_waits(), pk=task_id, next_reminder_at=moment)
         moved = still_due.filter(next_reminder_at__lte=Now()).update(
-            next_reminder_at=_next(task, F("expires_at"))
+            next_reminder_at=_next(pinned, F("expires_at"))
         )
         if not moved:
             # Another sweep was first, or the deadline has moved.
             return 0
+        # Read now that nobody else can change it: others may have voted, or be asked, since.
+        task = HumanTask.objects.get(pk=task_id)
         people = telling.tell(task, kind=Notification.Kind.REMINDER, moment=moment)
         recording.record(task_id=task_id, kind="reminded", data={"people": people}, now=now)
     extra = {"action": "task_reminded", "task_id": str(task_id), "count": people}

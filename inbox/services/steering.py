@@ -62,10 +62,11 @@ def reassign(
         if not _open(task_id).update(claimed_by=None, claim_expires_at=None):
             raise NotOpen(NotOpen.__doc__)
         task = HumanTask.objects.get(pk=task_id)
-        before, asked_before = _asked(task), permissions.rights(user_id, task)
+        before, rights = _asked(task), set(permissions.rights(user_id, task))
         task.groups.set(Group.objects.filter(pk__in=groups))
         task.users.set(User.objects.filter(pk__in=users))
-        if permissions.rights(user_id, task) and not asked_before:
+        # Whoever is asked already takes no other's right to their own either.
+        if set(permissions.rights(user_id, task)) - rights:
             raise AsksThemselves(AsksThemselves.__doc__)
         if not permissions.can_be_met(task):
             raise NobodyCanAnswer(NobodyCanAnswer.__doc__)

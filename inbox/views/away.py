@@ -28,6 +28,9 @@ gettext_noop(
     "The end must come after the beginning and lie ahead, and both within a year from now."
 )
 gettext_noop("There is a delegate for part of this time already; end that first.")
+gettext_noop(
+    "Nobody gives themselves another's right to answer; that takes them, or somebody else."
+)
 gettext_noop("That would go in a circle: this person's delegate leads back.")
 
 

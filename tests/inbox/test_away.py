@@ -184,3 +184,44 @@ def test_the_admins_form_names_the_zone_too(admin: Client) -> None:
     root = User.objects.get(username="root")
     Profile.objects.create(user=root, time_zone="Asia/Shanghai")
     assert admin.get(path).text.count("In Asia/Shanghai.") == 2
+
+
+def hand(user: User, delegate: User, actor: User, start: timedelta = -DAY) -> int:
+    now = datetime.now(UTC)
+    return delegating.delegate(
+        user_id=user.pk,
+        delegate_id=delegate.pk,
+        starts_at=now + start,
+        ends_at=now + 9 * DAY,
+        actor_id=actor.pk,
+        now=now,
+    )
+
+
+def test_nobody_hands_themselves_anothers_right(admin: Client, ann: User) -> None:
+    root = User.objects.get(username="root")
+    with pytest.raises(delegating.HandsThemselves):
+        hand(ann, root, actor=root)
+    form = {"user": ann.pk, "delegate": root.pk, **split(times())}
+    shown = admin.post(reverse("admin:inbox_delegation_add"), form)
+    assert "Nobody gives themselves another&#x27;s right" in shown.text
+    assert not Delegation.objects.exists()
+    # Ann may, and so may another admin.
+    delegating.end_delegation(
+        delegation_id=hand(ann, root, actor=ann),
+        actor_id=ann.pk,
+        now=datetime.now(UTC),
+        by_admin=False,
+    )
+    assert hand(ann, root, actor=User.objects.create_superuser("other"), start=DAY)
+
+
+@pytest.mark.parametrize("start", [-DAY, DAY])
+def test_nor_through_a_delegate_who_leads_on_to_them(
+    ann: User, ben: User, start: timedelta
+) -> None:
+    root = User.objects.create_superuser("root")
+    hand(ben, root, actor=ben, start=start)
+    with pytest.raises(delegating.HandsThemselves):
+        hand(ann, ben, actor=root)
+    assert hand(ann, ben, actor=ann)

@@ -17,6 +17,7 @@ from inbox.models.people import Profile
 from inbox.models.tasks import HumanTask
 from inbox.services import delivery, ending, reminding
 from tests.support.mail_server import MailServer, mail_server
+from tests.support.people import answer
 from tests.support.questions import NOW
 from tests.support.routes import asked, call, rule_for
 
@@ -138,6 +139,15 @@ def test_who_may_not_answer_any_more_is_not_told(
     told.users.remove(bob)
     deliver()
     assert server.mails == []
+
+
+def test_who_has_voted_is_not_told_that_the_question_waits(
+    told: HumanTask, alice: User, server: MailServer
+) -> None:
+    HumanTask.objects.update(quorum=2)
+    answer(told, alice)
+    deliver()
+    assert recipients(server) == ["bob@example.com"]
 
 
 def test_what_has_ended_is_not_told_of(told: HumanTask, bob: User, server: MailServer) -> None:

@@ -112,6 +112,25 @@ def test_who_has_voted_is_not_reminded(reminded_task: HumanTask, alice: User) ->
     assert told(reminded_task) == ["bob"]
 
 
+def test_who_votes_while_the_sweep_comes_is_not_reminded(
+    reminded_task: HumanTask, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    HumanTask.objects.update(quorum=2)
+    found = reminding._next
+
+    def as_alice_votes(task: HumanTask, deadline: Any) -> Any:
+        HumanTask.objects.update(vote_count=1)
+        Vote.objects.create(
+            task=reminded_task, user=alice, counts_for=alice, action_id="approve", created_at=NOW
+        )
+        return found(task, deadline)
+
+    monkeypatch.setattr(reminding, "_next", as_alice_votes)
+    pass_time(reminded_task, HOUR)
+    remind()
+    assert told(reminded_task) == ["bob"]
+
+
 def test_nobody_is_reminded_of_what_has_ended(reminded_task: HumanTask, bob: User) -> None:
     ending.cancel_task(task_id=reminded_task.pk, user_id=bob.pk, now=NOW)
     pass_time(reminded_task, HOUR)

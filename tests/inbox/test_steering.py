@@ -223,6 +223,15 @@ def test_nobody_makes_themselves_an_approver(
         page = act(operator, task, "reassign", **wanted)
         assert "nobody makes themselves an approver" in page.text
         assert not permissions.is_asked(own, task)
+    # Nor do they take another right to the one that they have.
+    steering.reassign(
+        task_id=task.pk, user_id=people[0].pk, groups=[], users=[own.pk, people[0].pk], now=NOW
+    )
+    page = act(operator, task, "reassign", users=[away.pk, people[0].pk])
+    assert "nobody makes themselves an approver" in page.text
+    steering.reassign(
+        task_id=task.pk, user_id=people[0].pk, groups=[people[0].groups.get().pk], users=[], now=NOW
+    )
     own.groups.add(*task.groups.all())
     # Whoever is asked already may ask others in their own circle.
     act(operator, task, "reassign", users=[own.pk])
