@@ -120,11 +120,11 @@ def _several_processes_on_sqlite() -> Iterator[CheckMessage]:
         )
 
 
-def _open_metrics() -> Iterator[CheckMessage]:
+def _unreadable_metrics() -> Iterator[CheckMessage]:
     if _is_public() and not settings.SAYSO_METRICS_TOKEN:
         yield Warning(
-            "Anybody may read /metrics.",
-            hint="Set SAYSO_METRICS_TOKEN, or have the proxy refuse the address.",
+            "Nobody can read /metrics: an https site answers 404 there without a token.",
+            hint="Set SAYSO_METRICS_TOKEN, and give it to what reads the metrics.",
             id="sayso.W004",
         )
 
@@ -154,7 +154,7 @@ CHECKS: tuple[Callable[[], Iterator[CheckMessage]], ...] = (
     _unknown_variables,
     _static_files_not_collected,
     _several_processes_on_sqlite,
-    _open_metrics,
+    _unreadable_metrics,
     _home_for_everybody,
 )
 

@@ -1,5 +1,6 @@
 """What is configured, reachable and missing, in plain words; never a secret."""
 
+import os
 import platform
 import shutil
 import smtplib
@@ -21,6 +22,7 @@ from django.db.migrations.executor import MigrationExecutor
 from agentruns import queries, secrets
 from agentruns.models.audit import AuditCheckpoint
 from agentruns.models.runs import Run
+from agentruns.services import proving
 from config.celery import SWEEPS
 from config.checks import check_configuration
 from inbox.permissions import approvers
@@ -32,6 +34,8 @@ SWEEP_AGE = 60.0
 CLOCK_SKEW = 5.0
 DISK_LOW = 500 * 1024 * 1024
 SAMPLED = 200
+# One is due every minute.
+SEAL_AGE = 300.0
 
 
 @dataclass(frozen=True)
@@ -175,7 +179,12 @@ def _sweeps() -> Iterator[Finding]:
 
 
 def _keys() -> Iterator[Finding]:
-    secrets.unseal(secrets.seal("doctor"))
+    try:
+        secrets.unseal(secrets.seal("doctor"))
+    except ValueError:  # none, or one that is no Fernet key; its text holds the key
+        hint = "Set SAYSO_SECRET_KEYS to Fernet keys, the same on every process."
+        yield Finding("keys", FAIL, "there is no usable key to encrypt with", hint)
+        return
     newest = Run.objects.order_by("-created_at").values_list("request", flat=True)[:SAMPLED]
     lost = sum(not _readable(request) for request in newest)
     if lost:
@@ -199,8 +208,30 @@ def _audit() -> Iterator[Finding]:
     if path is None:
         hint = "Set SAYSO_AUDIT_FILE, or the audit proves itself against the database alone."
         yield Finding("audit", WARN, "seals are not written outside of the database", hint)
+    else:
+        yield _audit_file(path)
+    age = queries.sweep_ages().get(proving.SWEEP)
+    if age is None or age > SEAL_AGE:
+        text = f"sealing has {'never run' if age is None else f'not run for {age:.0f} s'}"
+        yield Finding("audit", WARN, text, "Is the server, or beat and a worker, running?")
     said = f"last sealed {last.at:%Y-%m-%d %H:%M} UTC" if last else "nothing is sealed yet"
     yield Finding("audit", OK, said)
+
+
+def _audit_file(path: Path) -> Finding:
+    # The worker that seals makes the file, not its folder.
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        hint = "Let the user of the worker write SAYSO_AUDIT_FILE; its folder must exist."
+        return Finding("audit", FAIL, "the file of seals can't be written", hint)
+    try:
+        lacking = proving.unwritten(path)
+    except (OSError, ValueError):
+        hint = "Keep it aside for verify_audit --checkpoints, and look who else writes to it."
+        return Finding("audit", FAIL, "the file of seals can't be read", hint)
+    if lacking:
+        hint = "The next seal writes them; if not, look at the worker's log (audit_file_failed)."
+        return Finding("audit", WARN, f"the file lacks the newest {lacking} seals", hint)
+    return Finding("audit", OK, "the file has all seals")
 
 
 def _people() -> Iterator[Finding]:

@@ -148,6 +148,7 @@ def write_out() -> None:
     if path is None:
         return
     try:
+        _cut_torn_line(path)
         last = _last_line(path)
         missing = AuditCheckpoint.objects.filter(pk__gt=last).order_by("pk")
         lines = [json.dumps({"id": c.pk, "body": c.body, "mac": c.mac}) for c in missing[:1000]]
@@ -157,13 +158,17 @@ def write_out() -> None:
             file.write("\n".join(lines) + "\n")
             file.flush()
             os.fsync(file.fileno())
-    except OSError:
+    except (OSError, ValueError):
         logger.exception("audit file not written", extra={"action": "audit_file_failed"})
 
 
+def unwritten(path: Path) -> int:
+    """Count the seals that are newer than the file's last; raises `ValueError`, `OSError`."""
+    return AuditCheckpoint.objects.filter(pk__gt=_last_line(path)).count()
+
+
 def _last_line(path: Path) -> int:
-    """The id of the file's last seal."""
-    _cut_torn_line(path)
+    """The id of the file's last seal; raises `ValueError` where that line is none."""
     if not path.exists() or not path.stat().st_size:
         return 0
     with path.open("rb") as file:
@@ -172,8 +177,15 @@ def _last_line(path: Path) -> int:
             file.seek(max(size - block, 0))
             lines = file.read().splitlines()
             if len(lines) > 1 or block >= size:
-                return int(json.loads(lines[-1])["id"])
+                return _id(lines[-1])
             block *= 4
+
+
+def _id(line: bytes) -> int:
+    try:
+        return int(json.loads(line)["id"])
+    except (KeyError, TypeError) as error:
+        raise ValueError("This line is no seal.") from error
 
 
 def _cut_torn_line(path: Path) -> None:

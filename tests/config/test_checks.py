@@ -64,7 +64,7 @@ def test_several_processes_on_one_sqlite_file_are_a_warning() -> None:
 
 
 @override_settings(SAYSO_BASE_URL="https://sayso.example")
-def test_metrics_open_to_anybody_are_a_warning() -> None:
+def test_metrics_that_nobody_can_read_are_a_warning() -> None:
     assert ids() == {"sayso.W004"}
     with override_settings(SAYSO_METRICS_TOKEN="x"):
         assert ids() == set()

@@ -4,11 +4,15 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from cryptography.fernet import Fernet
 
+from agentruns.models.audit import AuditCheckpoint
+from config import doctor
 from config.env import BASE_DIR
 
 CLEAN = ("SAYSO_", "DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE", "PORT")
@@ -83,3 +87,30 @@ def test_an_unsafe_configuration_is_told(tmp_path: Path) -> None:
     code, found = examine(tmp_path, SAYSO_BASE_URL="http://sayso.example")
     assert code == 1
     assert any(finding["text"].startswith("sayso.E005") for finding in found)
+
+
+@pytest.mark.parametrize("keys", ["", "no-fernet-key"])
+def test_a_missing_or_broken_encryption_key_is_told(tmp_path: Path, keys: str) -> None:
+    manage(tmp_path, "migrate", "-v", "0")
+    public = {"SAYSO_BASE_URL": "https://sayso.example", "REDIS_URL": "redis://127.0.0.1:9/0"}
+    code, found = examine(tmp_path, SAYSO_SECRET_KEYS=keys, **public)
+    assert code == 1
+    assert states(found, "keys") == {"fail"}
+
+
+@pytest.mark.django_db
+def test_an_audit_file_that_lags_or_can_not_be_written_is_told(
+    settings: Any, tmp_path: Path
+) -> None:
+    def texts() -> dict[str, str]:
+        return {finding.text: finding.state for finding in doctor._audit()}
+
+    settings.SAYSO_AUDIT_FILE = path = tmp_path / "audit.jsonl"
+    assert texts()["sealing has never run"] == "warn"
+    assert texts()["the file has all seals"] == "ok"
+    AuditCheckpoint.objects.create(at=datetime(2026, 1, 2, tzinfo=UTC), body="{}", mac="x")
+    assert texts()["the file lacks the newest 1 seals"] == "warn"
+    path.write_text("[]\n")
+    assert texts()["the file of seals can't be read"] == "fail"
+    settings.SAYSO_AUDIT_FILE = tmp_path / "absent" / "audit.jsonl"
+    assert texts()["the file of seals can't be written"] == "fail"
