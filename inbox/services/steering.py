@@ -59,10 +59,11 @@ def reassign(
     """
     with transaction.atomic():
         # Holds the row: an answer comes before or after, not between.
-        if not _open(task_id).update(claimed_by=None, claim_expires_at=None):
+        if not _open(task_id).update(claimed_by=None, claim_expires_at=None, fallback=False):
             raise NotOpen(NotOpen.__doc__)
         task = HumanTask.objects.get(pk=task_id)
         before, rights = _asked(task), set(permissions.rights(user_id, task))
+        knew = set(permissions.asked_people(task).values_list("pk", flat=True))
         task.groups.set(Group.objects.filter(pk__in=groups))
         task.users.set(User.objects.filter(pk__in=users))
         # Whoever is asked already takes no other's right to their own either.
@@ -71,7 +72,7 @@ def reassign(
         if not permissions.can_be_met(task):
             raise NobodyCanAnswer(NobodyCanAnswer.__doc__)
         _record(task_id, "reassigned", user_id, {"before": before, "after": _asked(task)}, now)
-        telling.tell(task, kind=Notification.Kind.REASSIGNED, moment=now)
+        telling.tell(task, kind=Notification.Kind.REASSIGNED, moment=now, besides=knew)
 
 
 def end_session(

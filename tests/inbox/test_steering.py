@@ -13,6 +13,7 @@ from agentruns.models.audit import SteeringEvent
 from agentruns.models.runs import Run, RunStatus
 from agentruns.services import creating
 from inbox import permissions
+from inbox.models.delivery import Notification
 from inbox.models.routing import Delegation
 from inbox.models.tasks import HumanTask, TaskEvent, TaskState
 from inbox.services import answering, claiming, steering
@@ -102,6 +103,26 @@ def test_other_people_are_asked_and_the_first_ones_no_more(
         "before": {"groups": ["approvers"], "users": []},
         "after": {"groups": [], "users": ["eve"]},
     }
+
+
+def test_only_those_who_were_not_asked_before_are_told(
+    task: HumanTask, people: list[User], settings: Any
+) -> None:
+    settings.EMAIL_HOST = "mail.example"
+    eve = User.objects.create_user("eve")
+    wanted = [people[0].pk, eve.pk]
+    steering.reassign(task_id=task.pk, user_id=people[1].pk, groups=[], users=wanted, now=NOW)
+    [told] = Notification.objects.filter(kind="reassigned")
+    assert told.user == eve
+
+
+def test_whom_an_operator_asks_is_no_fallback(task: HumanTask, people: list[User]) -> None:
+    HumanTask.objects.update(fallback=True)
+    steering.reassign(
+        task_id=task.pk, user_id=people[1].pk, groups=[], users=[people[0].pk], now=NOW
+    )
+    task.refresh_from_db()
+    assert not task.fallback
 
 
 def test_people_who_can_not_answer_are_refused(operator: Client, task: HumanTask) -> None:
