@@ -181,9 +181,9 @@ def _sweeps() -> Iterator[Finding]:
 def _keys() -> Iterator[Finding]:
     try:
         secrets.unseal(secrets.seal("doctor"))
-    except ValueError:  # none, or one that is no Fernet key; its text holds the key
+    except ValueError:  # one that is no Fernet key keeps the settings from loading
         hint = "Set SAYSO_SECRET_KEYS to Fernet keys, the same on every process."
-        yield Finding("keys", FAIL, "there is no usable key to encrypt with", hint)
+        yield Finding("keys", FAIL, "there is no key to encrypt with", hint)
         return
     newest = Run.objects.order_by("-created_at").values_list("request", flat=True)[:SAMPLED]
     lost = sum(not _readable(request) for request in newest)

@@ -71,7 +71,7 @@ class DelegationAdmin(ListedAdmin):
         return {"starts_at": datetime.now(UTC)}
 
     def get_form(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        form = super().get_form(request, *args, **kwargs)
+        form: Any = super().get_form(request, *args, **kwargs)
         form.asker_id = _by(request)["actor_id"]
         return form
 

@@ -89,11 +89,10 @@ def test_an_unsafe_configuration_is_told(tmp_path: Path) -> None:
     assert any(finding["text"].startswith("sayso.E005") for finding in found)
 
 
-@pytest.mark.parametrize("keys", ["", "no-fernet-key"])
-def test_a_missing_or_broken_encryption_key_is_told(tmp_path: Path, keys: str) -> None:
+def test_a_missing_encryption_key_is_told(tmp_path: Path) -> None:
     manage(tmp_path, "migrate", "-v", "0")
     public = {"SAYSO_BASE_URL": "https://sayso.example", "REDIS_URL": "redis://127.0.0.1:9/0"}
-    code, found = examine(tmp_path, SAYSO_SECRET_KEYS=keys, **public)
+    code, found = examine(tmp_path, SAYSO_SECRET_KEYS="", **public)
     assert code == 1
     assert states(found, "keys") == {"fail"}
 
