@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 DB_THREADS = 4
 # Events wait this long for company before they are written (seconds).
-BATCH_SECONDS = 0.05
+BATCH_SECONDS = 0.1
 # Between the tries to end a run while the database is away (seconds).
 FINISH_DELAYS = (0.2, 0.5, 1, 2, 4, 8)
 NO_DATABASE = (OperationalError, InterfaceError)
