@@ -153,14 +153,14 @@ def sessions(
     first = _runs(of_key).filter(id=F("session_id")).select_related("agent")
     if after:
         created_at, run_id = _parse_page(after)
-        first = first.filter(Q(created_at__lt=created_at) | Q(created_at=created_at, id__lt=run_id))
+        first = first.filter(Q(created_at__lt=created_at) | Q(created_at=created_at, id__gt=run_id))
     latest = Run.objects.filter(session_id=OuterRef("id"), superseded=False).order_by("-created_at")
     rows = first.annotate(
         last_id=Subquery(latest.values("id")[:1]),
         last_status=Subquery(latest.values("status")[:1]),
         last_asked=Subquery(latest.values("deferred_call")[:1]),
     )
-    found = list(rows.order_by("-created_at", "-id")[: limit + 1])
+    found = list(rows.order_by("-created_at", "id")[: limit + 1])
     more = len(found) > limit
     items = [_session_item(run) for run in found[:limit]]
     last = found[limit - 1] if more else None

@@ -99,7 +99,9 @@ class RunAdmin(ByIdAdmin, ActingAdmin):
         *("short", "status", "agent", "requester", "api_key", "created_at", "took"),
     )
     list_filter: ClassVar[tuple[Any, ...]] = ("status", AgeFilter, "agent", "api_key")
-    list_select_related: ClassVar[tuple[str, ...]] = ("agent", "requester", "api_key")
+    # Fetched apart: a join to what the list is filtered by keeps SQLite from the index's order.
+    list_prefetch_related: ClassVar[tuple[str, ...]] = ("agent", "requester", "api_key")
+    list_select_related: ClassVar[tuple[str, ...]] = ()
     list_per_page = 50
     search_fields = ("id",)
     id_fields = ("id", "session_id")
@@ -122,7 +124,8 @@ class RunAdmin(ByIdAdmin, ActingAdmin):
         return _seconds(run.finished_at - run.started_at)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Run]:
-        return super().get_queryset(request).defer(*TEXTS)
+        runs = super().get_queryset(request).defer(*TEXTS)
+        return runs.prefetch_related(*self.list_prefetch_related)
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         counts = {} if request.method == "POST" else self.counts(request)

@@ -36,11 +36,13 @@ class Run(models.Model):
     retry_of = models.ForeignKey("self", models.PROTECT, null=True, related_name="retries")
     superseded = models.BooleanField(default=False)
 
-    api_key = models.ForeignKey(ApiKey, models.PROTECT, null=True, related_name="runs")
+    api_key = models.ForeignKey(
+        ApiKey, models.PROTECT, null=True, related_name="runs", db_index=False
+    )
     requester = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="requested_runs"
     )
-    agent = models.ForeignKey(Agent, models.PROTECT, null=True, related_name="runs")
+    agent = models.ForeignKey(Agent, models.PROTECT, null=True, related_name="runs", db_index=False)
     # Which AgentVersion the session began with.
     agent_version = models.PositiveIntegerField(null=True)
     deferred_handling = models.CharField(
@@ -88,6 +90,8 @@ class Run(models.Model):
         indexes = [
             models.Index(fields=["status", "lease_expires_at"], name="run_status_lease"),
             models.Index(fields=["-created_at", "id"], name="run_newest"),
+            models.Index(fields=["api_key", "-created_at", "id"], name="run_newest_of_key"),
+            models.Index(fields=["agent", "-created_at", "id"], name="run_newest_of_agent"),
             models.Index(fields=["finished_at"], name="run_finished"),
             # Answers that did not reach their agents.
             models.Index(

@@ -59,7 +59,7 @@ class OperatorRunAdmin(RunAdmin):
 
     list_display = (*RunAdmin.list_display, "waits_for")
     list_filter = (*RunAdmin.list_filter, WaitingFilter)
-    list_select_related = (*RunAdmin.list_select_related, "human_task")
+    list_prefetch_related = (*RunAdmin.list_prefetch_related, "human_task")
     acts = (*RunAdmin.acts, END_SESSION)
     change_list_template = "admin/inbox/run_change_list.html"
     page_template = "admin/inbox/run_page.html"

@@ -7,15 +7,20 @@ from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import Group, Permission, User
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from agentruns import worker
 from agentruns.models.runs import Run, RunStatus, SweepMark
+from agentruns.models.steering import Agent, Scope
 from agentruns.services import creating
+from agentruns.services.keys import create_key
 from inbox.models.routing import RoutingRule
 from inbox.models.tasks import HumanTask
 from tests.support.people import answer, approvers
+from tests.support.plans import plans
 from tests.support.questions import NOW, ask, open_task
 from tests.support.story import composition
 
@@ -136,11 +141,11 @@ def test_the_list_costs_the_same_however_long_it_is(
     approvers("ann")
     ask()
     operator.get(reverse(LIST))
-    with django_assert_num_queries(13):
+    with django_assert_num_queries(14):
         operator.get(reverse(LIST))
     for _ in range(10):
         ask()
-    with django_assert_num_queries(13):
+    with django_assert_num_queries(14):
         operator.get(reverse(LIST))
 
 
@@ -268,3 +273,33 @@ def test_more_than_people_can_confirm_is_refused(operator: Client) -> None:
     everything = [str(run.pk) for run in runs[1:]]
     operator.post(reverse(LIST), {**chosen, "confirmed": "1", "_selected_action": everything})
     assert set(Run.objects.values_list("status", flat=True)) == {RunStatus.CANCELLED}
+
+
+@pytest.mark.parametrize("narrowed", ["", "?api_key__id__exact={key}", "?agent__id__exact={agent}"])
+def test_the_newest_runs_are_read_in_the_order_of_an_index(operator: Client, narrowed: str) -> None:
+    key, _ = create_key(name="ci", owner_id=User.objects.get().pk, now=NOW)
+    agent = Agent.objects.create(name="Reviewer", slug="reviewer", composition=[])
+    run = play("Hello")
+    Run.objects.update(api_key=key, agent=agent)
+    with CaptureQueriesContext(connection) as queries:
+        page = operator.get(reverse(LIST) + narrowed.format(key=key.pk, agent=agent.pk))
+    assert str(run.pk)[:8] in page.text
+    assert f'field-agent nowrap">{agent.name}' in page.text
+    lists = [one for one in queries if 'ORDER BY "agentruns_run"."created_at"' in one["sql"]]
+    plan = plans(lists, "agentruns_run")
+    assert "TEMP B-TREE" not in plan
+    assert "Sort" not in plan
+
+
+def test_the_sessions_of_a_key_are_read_in_the_order_of_an_index() -> None:
+    owner = User.objects.create_user("owner")
+    key, text = create_key(name="ci", owner_id=owner.pk, now=NOW, scopes=[Scope.CREATE])
+    run = play("Hello")
+    Run.objects.update(api_key=key)
+    program = Client(headers={"authorization": f"Bearer {text}"})
+    with CaptureQueriesContext(connection) as queries:
+        items = program.get("/api/sessions").json()["items"]
+    assert [one["session_id"] for one in items] == [str(run.session_id)]
+    plan = plans([one for one in queries if "LIMIT 51" in one["sql"]], "agentruns_run")
+    assert "run_newest_of_key" in plan
+    assert "TEMP B-TREE FOR LAST TERM" not in plan.split("CORRELATED")[0]
