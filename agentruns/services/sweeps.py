@@ -54,7 +54,7 @@ def retry_due(*, now: datetime) -> int:
     retried = 0
     for run_id in list(due.order_by("retry_at").values_list("id", flat=True)[:BATCH]):
         with contextlib.suppress(NotRetryable):
-            retry_run(run_id=run_id, now=now)
+            retry_run(run_id=run_id, now=now, only_due=True)
             retried += 1
     return retried
 
