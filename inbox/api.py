@@ -159,6 +159,9 @@ def list_sessions(request: HttpRequest) -> HttpResponse:
         items, cursor = runs.sessions(of_key=readable(key_of(request)), after=after, limit=PAGE)
     except runs.BadCursor as error:
         raise query_error("after", "value_error", str(error), after or "") from error
+    waiting = {UUID(item["last_run_id"]): item for item in items if item["waiting_for_answer"]}
+    for run_id in queries.closed_with_session(waiting):
+        waiting[run_id]["waiting_for_answer"] = False
     return JsonResponse({"items": items, "next_cursor": cursor})
 
 

@@ -132,13 +132,12 @@ def test_a_session_that_ends_while_its_tries_are_due_is_not_gone_on_with(
 ) -> None:
     failed = fail(answered(play('ASK {"question": "Deploy?"}')), transient=True)
     Run.objects.filter(id=failed.id).update(retry_at=now() - timedelta(days=1))
-    retry = sweeps.retry_run
 
     def ended_meanwhile(**given: Any) -> UUID:
         cancelling.cancel_session(session_id=failed.session_id, reason="over", now=now())
-        return retry(**given)
+        return resuming.retry_run(**given)
 
     # The sweep has seen it as due by then.
-    monkeypatch.setattr(sweeps, "retry_run", ended_meanwhile)
+    monkeypatch.setattr("agentruns.services.sweeps.retry_run", ended_meanwhile)
     assert sweeps.retry_due(now=now()) == 0
     assert not Run.objects.filter(retry_of=failed).exists()

@@ -190,6 +190,8 @@ def test_a_key_lists_its_own_sessions(program: Program, task: HumanTask) -> None
     items = program.get("/sessions").json()["items"]
     assert [item["session_id"] for item in items] == [str(task.session_id)]
     assert items[0]["waiting_for_answer"] is True
+    post(program, f"/sessions/{task.session_id}/cancel")
+    assert program.get("/sessions").json()["items"][0]["waiting_for_answer"] is False
     stranger = Program(User.objects.create_user("mallory"))
     assert stranger.get("/sessions").json()["items"] == []
     assert post(stranger, f"/sessions/{task.session_id}/cancel").status_code == 404
