@@ -84,7 +84,7 @@ class Session:
             )
 
     def check_input(self) -> None:
-        """Raise `CompositionError` when there is no place for what a saved agent is started with."""
+        """Raise `CompositionError` where what a saved agent is started with has no place."""
         if not any(isinstance(layer, PromptLayer) for layer in self.layers):
             raise CompositionError(
                 "An agent needs a 'plain.prompt' layer: what it is started with goes there."
