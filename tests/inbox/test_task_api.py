@@ -155,6 +155,8 @@ def test_who_asked_may_withdraw_the_question(program: Program, task: HumanTask) 
     assert by_key(task, "cancelled") == [program.key_id]
     child = Run.objects.get(parent_id=task.run_id)
     assert '"cancelled"' in (child.deferred_results or "")
+    # The agent hears who did it.
+    assert "A program withdrew the question." in (child.deferred_results or "")
 
 
 def test_a_decided_question_cannot_be_withdrawn(program: Program, task: HumanTask) -> None:
