@@ -36,9 +36,10 @@ class SubmitRequest(BaseModel):
 
 
 def _visible(request: HttpRequest) -> QuerySet[HumanTask]:
-    key = key_of(request)
-    owner = key.owner if answers(key) else None
-    return queries.tasks_of_key(of_key=readable(key), owner=owner)
+    key, of_key = key_of(request), readable(key_of(request))
+    # Looked up only where it makes a difference.
+    owner = key.owner if of_key is not None and answers(key) else None
+    return queries.tasks_of_key(of_key=of_key, owner=owner)
 
 
 def _task(request: HttpRequest, task_id: str) -> HumanTask:

@@ -345,7 +345,7 @@ def test_pages_of_questions_follow_each_other_without_gap_or_repeat(
 
 
 @pytest.mark.parametrize(
-    ("scopes", "queries"), [((), 2), ((Scope.ANSWER,), 6), ((Scope.ADMIN,), 2)]
+    ("scopes", "queries"), [((), 2), ((Scope.ANSWER,), 7), ((Scope.ADMIN,), 2)]
 )
 def test_many_questions_take_as_many_queries_as_few(
     alice: User,
