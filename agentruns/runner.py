@@ -257,11 +257,7 @@ def _deferred_call(session: Session, requests: DeferredToolRequests) -> dict[str
             "Deferred tool requests were returned, but no active ask_human layer is available "
             "for validation."
         )
-    if session.history() is None:
-        raise CompositionError(
-            "ask_human deferred tool requests require a 'history' layer so the pending tool call "
-            "can be resumed."
-        )
+    session.check_memory()
     if len(requests.calls) != 1:
         raise CompositionError(
             "ask_human supports exactly one deferred call per run in this version; "

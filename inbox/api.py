@@ -36,9 +36,10 @@ class SubmitRequest(BaseModel):
 
 
 def _visible(request: HttpRequest) -> QuerySet[HumanTask]:
-    key = key_of(request)
-    owner = key.owner if answers(key) else None
-    return queries.tasks_of_key(of_key=readable(key), owner=owner)
+    key, of_key = key_of(request), readable(key_of(request))
+    # Looked up only where it makes a difference.
+    owner = key.owner if of_key is not None and answers(key) else None
+    return queries.tasks_of_key(of_key=of_key, owner=owner)
 
 
 def _task(request: HttpRequest, task_id: str) -> HumanTask:
@@ -159,6 +160,9 @@ def list_sessions(request: HttpRequest) -> HttpResponse:
         items, cursor = runs.sessions(of_key=readable(key_of(request)), after=after, limit=PAGE)
     except runs.BadCursor as error:
         raise query_error("after", "value_error", str(error), after or "") from error
+    waiting = {UUID(item["last_run_id"]): item for item in items if item["waiting_for_answer"]}
+    for run_id in queries.closed_with_session(waiting):
+        waiting[run_id]["waiting_for_answer"] = False
     return JsonResponse({"items": items, "next_cursor": cursor})
 
 

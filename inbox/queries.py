@@ -1,7 +1,7 @@
 """Reads of human tasks, each a fixed number of queries over an index."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -129,6 +129,13 @@ def payload(task: HumanTask) -> dict[str, Any]:
     """Return the deferred call as it was stored at opening."""
     found: dict[str, Any] = json.loads(task.payload)
     return found
+
+
+def closed_with_session(run_ids: Iterable[UUID]) -> set[UUID]:
+    """Return which of the runs asked something that nobody answers any more: their session was
+    ended. Every other question that closes makes its run a child."""
+    ended = HumanTask.objects.filter(run_id__in=list(run_ids), state=TaskState.ENDED)
+    return set(ended.values_list("run_id", flat=True))
 
 
 def open_tasks() -> tuple[int, datetime | None, datetime | None]:

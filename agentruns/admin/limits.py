@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from agentruns.admin.base import AuditedAdmin
 from agentruns.audit import Subject
 from agentruns.layers.ask_human import SCHEMA, hint
-from agentruns.models.steering import AskHumanPolicy, every_field_type
+from agentruns.models.steering import LEAST, AskHumanPolicy, every_field_type
 from agentruns.protocol.ask_human import HARD_CAPS, AskHumanLayerConfig
 from agentruns.protocol.limits import narrow
 
@@ -37,7 +37,7 @@ class PolicyForm(PolicyModelForm):
     class Meta:
         model = AskHumanPolicy
         fields = ("name", *HARD_CAPS, "allowed_field_types", "allow_file_fields")
-        help_texts = {key: f"At most {cap}." for key, cap in HARD_CAPS.items()}
+        help_texts = {key: f"From {LEAST[key]} to {cap}." for key, cap in HARD_CAPS.items()}
 
 
 @admin.register(AskHumanPolicy)

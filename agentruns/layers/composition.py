@@ -11,6 +11,7 @@ from agentruns.layers.base import CompositionError, Layer
 from agentruns.layers.history import HistoryLayer
 from agentruns.layers.model import LLMLayer
 from agentruns.layers.output import OutputLayer
+from agentruns.layers.prompt import PromptLayer
 from agentruns.layers.registry import layer_type
 from agentruns.protocol.bodies import config_of
 from agentruns.protocol.masking import masked
@@ -68,6 +69,26 @@ class Session:
             if isinstance(layer, AskHumanLayer) and layer.config.enabled:
                 return layer
         return None
+
+    def check_output(self) -> None:
+        """Raise `CompositionError` when the output's schema is none that a model can be given."""
+        if (output := self.output()) is not None:
+            output.output_type(retries=0)
+
+    def check_memory(self) -> None:
+        """Raise `CompositionError` when a question's answer could not be gone on with."""
+        if self.ask_human() is not None and self.history() is None:
+            raise CompositionError(
+                "ask_human deferred tool requests require a 'history' layer so the pending tool "
+                "call can be resumed."
+            )
+
+    def check_input(self) -> None:
+        """Raise `CompositionError` where what a saved agent is started with has no place."""
+        if not any(isinstance(layer, PromptLayer) for layer in self.layers):
+            raise CompositionError(
+                "An agent needs a 'plain.prompt' layer: what it is started with goes there."
+            )
 
     def check_tool_names(self) -> None:
         """Raise `CompositionError` when two layers offer a tool by the same name."""

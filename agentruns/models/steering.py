@@ -1,6 +1,6 @@
 """What people set up before anything runs: layer limits, saved agents, API keys."""
 
-from typing import Any
+from typing import Any, Final
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -36,6 +36,17 @@ def every_field_type() -> list[str]:
     return ["paragraph", "select", "file", "file-list"]
 
 
+LEAST: Final = {
+    "max_fields": 0,
+    "max_actions": 1,
+    "max_markdown_chars": 0,
+    "max_question_chars": 1,
+    "max_field_label_chars": 1,
+    # The automatic "Submit" has six letters.
+    "max_action_label_chars": 6,
+}
+
+
 class AskHumanPolicy(models.Model):
     """The most that a model may ask for. The effective limit is the smaller of this and the
     run's own layer config; the defaults are the hard caps, so that a new policy limits nothing."""
@@ -63,15 +74,7 @@ class AskHumanPolicy(models.Model):
                 name=f"policy_{field}_in_range",
                 condition=models.Q((f"{field}__gte", low), (f"{field}__lte", HARD_CAPS[field])),
             )
-            for field, low in (
-                ("max_fields", 0),
-                ("max_actions", 1),
-                ("max_markdown_chars", 0),
-                ("max_question_chars", 1),
-                ("max_field_label_chars", 1),
-                # The automatic "Submit" has six letters.
-                ("max_action_label_chars", 6),
-            )
+            for field, low in LEAST.items()
         ]
 
     def __str__(self) -> str:
@@ -83,11 +86,16 @@ class AskHumanPolicy(models.Model):
         return {key: getattr(self, key) for key in keys}
 
     def clean(self) -> None:
-        """Refuse what the layer config itself would refuse, with its own messages."""
+        """Refuse what the layer config itself would refuse, with its own messages, and the one
+        limit that a policy may not set as low."""
         try:
             AskHumanLayerConfig.model_validate(self.limits())
         except Malformed as error:
             raise ValidationError(_messages(error)) from error
+        key = "max_action_label_chars"
+        if getattr(self, key) < LEAST[key]:
+            why = "Submit is the action where the model names none"
+            raise ValidationError({key: f"{key} must be >= {LEAST[key]}: {why}"})
 
 
 def _messages(error: Malformed) -> dict[str, list[str]]:

@@ -24,7 +24,8 @@ _NAMED: Final = frozenset({"properties", "$defs", "definitions"})
 _BELOW: Final = frozenset({"items", "anyOf", "oneOf", "allOf", "not"})
 _SHAPE: Final = frozenset(
     {"type", "format", "title", "description", "minLength", "maxLength", "pattern", "required"}
-    | {"$ref", "minItems", "maxItems"}
+    | {"$ref", "minItems", "maxItems", "minimum", "maximum", "exclusiveMinimum"}
+    | {"exclusiveMaximum", "multipleOf", "minProperties", "maxProperties"}
 )
 
 

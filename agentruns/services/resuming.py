@@ -6,6 +6,7 @@ from datetime import datetime
 from uuid import UUID, uuid4
 
 from django.db import IntegrityError, connection, transaction
+from django.db.models.functions import Now
 
 from agentruns.models.runs import Run, RunStatus
 from agentruns.protocol.ask_human import AskHumanToolResult
@@ -87,16 +88,17 @@ def _child(parent: Run, result: AskHumanToolResult, now: datetime) -> Run:
     return child
 
 
-def retry_run(*, run_id: UUID, now: datetime) -> UUID:
+def retry_run(*, run_id: UUID, now: datetime, only_due: bool = False) -> UUID:
     """Queue a run of the same request, and the same answer, in place of one that failed.
 
-    The failed run stays as it ended. Raises `NotRetryable`.
+    The failed run stays as it ended. `only_due`: where it is to be tried again by itself, by now
+    and still; whoever ends the session takes that back. Raises `NotRetryable`.
     """
     with transaction.atomic():
-        replaced = Run.objects.filter(id=run_id, status=RunStatus.FAILED, superseded=False).update(
-            superseded=True, retry_at=None
-        )
-        if not replaced:
+        wanted = Run.objects.filter(id=run_id, status=RunStatus.FAILED, superseded=False)
+        if only_due:
+            wanted = wanted.filter(retry_at__lte=Now())
+        if not wanted.update(superseded=True, retry_at=None):
             raise NotRetryable(NotRetryable.__doc__)
         failed = Run.objects.get(id=run_id)
         retry = Run(

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
 from agentruns.models.runs import Run, RunStatus, SweepMark
@@ -54,22 +54,27 @@ def retry_due(*, now: datetime) -> int:
     retried = 0
     for run_id in list(due.order_by("retry_at").values_list("id", flat=True)[:BATCH]):
         with contextlib.suppress(NotRetryable):
-            retry_run(run_id=run_id, now=now)
+            retry_run(run_id=run_id, now=now, only_due=True)
             retried += 1
     return retried
 
 
 def forget(*, now: datetime) -> int:
     """Delete runs that ended longer ago than is kept; return how many. Questions to people, and
-    the runs around them, are kept: they are somebody's decision."""
+    the runs around them, are kept: they are somebody's decision. So is a session that goes on:
+    its first run says whose it is, and under which limits."""
     if not settings.SAYSO_RETENTION_DAYS:
         return 0
     age = timedelta(days=settings.SAYSO_RETENTION_DAYS)
-    old = Run.objects.filter(
+    forgettable = Q(
         deferred_handling=DeferredHandling.CLIENT, finished_at__lt=database_now(plus=-age)
     )
-    # Those that a later run leads back to wait until that one is forgotten.
-    leaves = old.filter(children__isnull=True, retries__isnull=True)
+    same_session = Run.objects.filter(session_id=OuterRef("session_id"))
+    over = Run.objects.filter(forgettable).exclude(Exists(same_session.exclude(forgettable)))
+    # Those that a later run leads back to wait until that one is forgotten, the first for all.
+    leaves = over.filter(children__isnull=True, retries__isnull=True).exclude(
+        Exists(same_session.exclude(id=OuterRef("id"))), id=F("session_id")
+    )
     ids = list(leaves.order_by("finished_at").values_list("id", flat=True)[:BATCH])
     deleted, _ = Run.objects.filter(id__in=ids).delete()
     return len(ids) if deleted else 0

@@ -81,6 +81,11 @@ def submit(
         except deciding.NotFree:
             task.refresh_from_db()
             return _earlier(given)
+        except voting.RightUsed as error:
+            if permissions.rights(user_id, task):
+                raise
+            # Others are asked since; that is no delegate's vote.
+            raise NotAnApprover(NotAnApprover.__doc__) from error
         Draft.objects.filter(task=task, user_id=user_id).delete()
         crashpoints.reach("submit:before_commit")
     crashpoints.reach("submit:after_commit")

@@ -97,7 +97,7 @@ def cancel_task(
 ) -> None:
     """Withdraw an open question; the agent goes on with `cancelled`. Raises `TaskNotOpen`."""
     with transaction.atomic():
-        result = wording.cancelled(_language(task_id))
+        result = wording.cancelled(_language(task_id), by_program=api_key_id is not None)
         changed = HumanTask.objects.filter(pk=task_id, state=TaskState.OPEN).update(
             state=TaskState.CANCELLED,
             closed_at=now,

@@ -22,10 +22,14 @@ def timeout(language: str = "") -> AskHumanToolResult:
     return AskHumanToolResult(status="timeout", action=action, message=message)
 
 
-def cancelled(language: str = "") -> AskHumanToolResult:
-    """The result of a question that was withdrawn."""
+def cancelled(language: str = "", *, by_program: bool = False) -> AskHumanToolResult:
+    """The result of a question that was withdrawn, by an operator or with a key."""
     with spoken(language):
-        message = _("An operator cancelled the question.")
+        message = (
+            _("A program withdrew the question.")
+            if by_program
+            else _("An operator cancelled the question.")
+        )
     return AskHumanToolResult(status="cancelled", message=message)
 
 

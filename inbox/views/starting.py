@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from agentruns import queries as runs
 from agentruns.services import creating
-from inbox.models.tasks import HumanTask
+from inbox.models.tasks import HumanTask, TaskState
 from inbox.views.people import person
 
 MAX_INPUT = 20_000
@@ -76,4 +76,6 @@ def _session(request: HttpRequest, session_id: UUID) -> dict[str, object]:
         raise Http404
     tasks = {task.run_id: task for task in HumanTask.objects.filter(session_id=session_id)}
     rows = [(run, tasks.get(run.id)) for run in chain]
-    return {"rows": rows, "session_id": session_id, "settled": chain[-1].settled}
+    last, task = rows[-1]
+    settled = last.settled or (task is not None and task.state == TaskState.ENDED)
+    return {"rows": rows, "session_id": session_id, "settled": settled}

@@ -357,6 +357,41 @@ def test_a_composition_that_is_none_is_an_error_at_its_field(
     assert list(page.context["adminform"].form.errors) == ["composition"]
 
 
+REFS = {"#/x": "Only local refs", "#/$defs/Z": "'#/$defs/Z'", "https://a.example/": "Remote $ref"}
+
+
+@pytest.mark.parametrize("ref", REFS)
+def test_a_schema_that_every_run_would_fail_of_is_refused(
+    admin: Client, agent: Agent, ref: str
+) -> None:
+    schema = {"type": "object", "properties": {"a": {"$ref": ref}}}
+    page = change(admin, agent, output_schema=json.dumps(schema))
+    form = page.context["adminform"].form
+    assert list(form.errors) == ["output_schema"]
+    assert form.errors["output_schema"][0].startswith(REFS[ref])
+    body = json.dumps(built(output={"json_schema": schema}))
+    page = change(admin, agent, edit_as="json", composition=body)
+    assert list(page.context["adminform"].form.errors) == ["composition"]
+
+
+def test_an_agent_that_could_not_go_on_after_a_question_is_refused(
+    admin: Client, agent: Agent
+) -> None:
+    page = change(admin, agent, remembers="")
+    assert list(page.context["adminform"].form.errors) == ["remembers"]
+    change(admin, agent, remembers="", asks="")
+    agent.refresh_from_db()
+    assert [layer["name"] for layer in agent.composition["layers"]][2:] == ["llm"]
+    for asking in (built(remembers=False), {"layers": built()["layers"][1:]}):
+        page = change(admin, agent, edit_as="json", composition=json.dumps(asking))
+        assert list(page.context["adminform"].form.errors) == ["composition"]
+    # Switched off, it asks nothing.
+    silent = built(remembers=False, ask={"enabled": False})
+    change(admin, agent, edit_as="json", composition=json.dumps(silent))
+    agent.refresh_from_db()
+    assert agent.composition == silent
+
+
 @pytest.mark.parametrize("depth", [70, 5_000])
 def test_json_text_inside_of_json_is_an_error_too(admin: Client, agent: Agent, depth: int) -> None:
     for text in ("[" * depth + "]" * depth, '{"prefix": NaN}', "", "null"):

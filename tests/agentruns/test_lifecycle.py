@@ -268,6 +268,24 @@ def test_a_run_is_forgotten_after_those_that_came_of_it(settings: Any) -> None:
     assert not Run.objects.exists()
 
 
+@pytest.mark.parametrize("later", ["recent", "inbox"])
+def test_a_session_is_forgotten_once_all_of_it_may_be(settings: Any, later: str) -> None:
+    settings.SAYSO_RETENTION_DAYS = 3
+    first, second = queued(), queued()
+    old = {"status": RunStatus.FAILED, "session_id": first, "finished_at": NOW - timedelta(days=9)}
+    Run.objects.update(**old)
+    # One that its caller has gone on with by a snapshot is no child of the first.
+    if later == "recent":
+        Run.objects.filter(id=second).update(finished_at=datetime.now(UTC))
+    else:
+        Run.objects.filter(id=second).update(deferred_handling="inbox")
+    assert sweeps.forget(now=NOW) == 0
+    Run.objects.filter(id=second).update(**old, deferred_handling="client")
+    assert sweeps.forget(now=NOW) == 1
+    assert Run.objects.get().id == first
+    assert [sweeps.forget(now=NOW) for _ in range(2)] == [1, 0]
+
+
 def test_an_old_sqlite_claims_in_two_statements(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection.features, "can_return_columns_from_insert", False)
     run_id = queued()

@@ -43,6 +43,7 @@ def test_a_secret_is_hidden(value: Any, hidden: Any) -> None:
         '{"a":1,   "b": [ ]}',
         {"properties": {"password": {"type": "string", "description": "of the guest"}}},
         {"properties": {"tokens": {"type": "array", "items": {"type": "string"}}}},
+        {"properties": {"secret_level": {"type": "integer", "minimum": 1, "maximum": 5}}},
         "our secret: be kind",
     ],
 )

@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -122,5 +123,21 @@ def test_the_end_of_the_session_ends_the_tries() -> None:
     failed = fail(answered(play('ASK {"question": "Deploy?"}')), transient=True)
     cancelling.cancel_session(session_id=failed.session_id, reason="over", now=now())
     Run.objects.filter(id=failed.id, retry_at__isnull=False).update(retry_at=now())
+    assert sweeps.retry_due(now=now()) == 0
+    assert not Run.objects.filter(retry_of=failed).exists()
+
+
+def test_a_session_that_ends_while_its_tries_are_due_is_not_gone_on_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failed = fail(answered(play('ASK {"question": "Deploy?"}')), transient=True)
+    Run.objects.filter(id=failed.id).update(retry_at=now() - timedelta(days=1))
+
+    def ended_meanwhile(**given: Any) -> UUID:
+        cancelling.cancel_session(session_id=failed.session_id, reason="over", now=now())
+        return resuming.retry_run(**given)
+
+    # The sweep has seen it as due by then.
+    monkeypatch.setattr("agentruns.services.sweeps.retry_run", ended_meanwhile)
     assert sweeps.retry_due(now=now()) == 0
     assert not Run.objects.filter(retry_of=failed).exists()

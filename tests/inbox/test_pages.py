@@ -262,3 +262,13 @@ def test_an_answer_that_a_busy_provider_kept_is_said_to_go_there_again(
     retry = resuming.retry_run(run_id=child.id, now=NOW)
     assert "The agent goes on" in page.get(address(task)).text
     assert Run.objects.get(id=retry).deferred_results == child.deferred_results
+
+
+def test_a_session_that_ended_with_its_question_is_not_watched_any_more(
+    page: Client, task: HumanTask, alice: User
+) -> None:
+    Run.objects.filter(human_task=task).update(requester=alice)
+    watched = reverse("inbox:session", args=[task.session_id])
+    assert "data-settled" not in page.get(watched).text
+    ending.end_session(session_id=task.session_id, user_id=alice.pk, now=NOW)
+    assert "data-settled" in page.get(watched).text

@@ -155,6 +155,8 @@ def test_who_asked_may_withdraw_the_question(program: Program, task: HumanTask) 
     assert by_key(task, "cancelled") == [program.key_id]
     child = Run.objects.get(parent_id=task.run_id)
     assert '"cancelled"' in (child.deferred_results or "")
+    # The agent hears who did it.
+    assert "A program withdrew the question." in (child.deferred_results or "")
 
 
 def test_a_decided_question_cannot_be_withdrawn(program: Program, task: HumanTask) -> None:
@@ -190,6 +192,8 @@ def test_a_key_lists_its_own_sessions(program: Program, task: HumanTask) -> None
     items = program.get("/sessions").json()["items"]
     assert [item["session_id"] for item in items] == [str(task.session_id)]
     assert items[0]["waiting_for_answer"] is True
+    post(program, f"/sessions/{task.session_id}/cancel")
+    assert program.get("/sessions").json()["items"][0]["waiting_for_answer"] is False
     stranger = Program(User.objects.create_user("mallory"))
     assert stranger.get("/sessions").json()["items"] == []
     assert post(stranger, f"/sessions/{task.session_id}/cancel").status_code == 404
@@ -341,7 +345,7 @@ def test_pages_of_questions_follow_each_other_without_gap_or_repeat(
 
 
 @pytest.mark.parametrize(
-    ("scopes", "queries"), [((), 2), ((Scope.ANSWER,), 6), ((Scope.ADMIN,), 2)]
+    ("scopes", "queries"), [((), 2), ((Scope.ANSWER,), 7), ((Scope.ADMIN,), 2)]
 )
 def test_many_questions_take_as_many_queries_as_few(
     alice: User,

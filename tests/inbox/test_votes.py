@@ -15,7 +15,7 @@ from inbox.attention import unanswerable
 from inbox.models.routing import DifferingVote
 from inbox.models.tasks import Draft, HumanTask, TaskEvent, TaskState, Vote
 from inbox.queries import next_open
-from inbox.services import answering, claiming, deciding, drafting, ending, voting
+from inbox.services import answering, checking, claiming, deciding, drafting, ending, voting
 from tests.support.people import answer, approvers
 from tests.support.questions import NOW, open_task
 
@@ -367,3 +367,20 @@ def test_the_list_shows_how_far_it_is(task: HumanTask, people: list[User]) -> No
     own = browser(people[0]).get("/").text
     assert "You voted" in own
     assert 'data-waiting="0"' in own
+
+
+def test_whoever_is_asked_no_more_hears_that_and_not_of_a_delegate(
+    task: HumanTask, people: list[User], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = checking.clean
+
+    def reassigned_meanwhile(*given: Any) -> Any:
+        task.groups.clear()
+        task.users.set(people[1:])
+        return check(*given)
+
+    # They were asked when the answer came in.
+    monkeypatch.setattr(checking, "clean", reassigned_meanwhile)
+    with pytest.raises(answering.NotAnApprover):
+        answer(task, people[0])
+    assert not Vote.objects.exists()

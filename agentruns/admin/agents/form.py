@@ -1,5 +1,6 @@
 """The form of a saved agent: its composition field by field, or as JSON where that says more."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from django import forms
@@ -190,11 +191,25 @@ class AgentForm(AgentModelForm):
                     self.add_error(where, str(HoldsSecret([place])))
                 return
             session = compositions.enter(CreateRunRequest(composition=checked))
-            session.llm()
-            session.check_tool_names()
+            self._check_session(session, as_json=as_json)
         except Malformed as error:
             found = error.errors()[:MOST_ERRORS]
             texts = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in found]
             self.add_error(field, texts)
         except CompositionError as error:
             self.add_error(field, str(error))
+
+    def _check_session(self, session: compositions.Session, *, as_json: bool) -> None:
+        """Say what every run of the agent would fail of, or every question that it asks."""
+        checks: tuple[tuple[str | None, Callable[[], object]], ...] = (
+            (None, session.llm),
+            (None, session.check_input),
+            (None, session.check_tool_names),
+            ("output_schema", session.check_output),
+            ("remembers", session.check_memory),
+        )
+        for field, check in checks:
+            try:
+                check()
+            except CompositionError as error:
+                self.add_error("composition" if as_json else field, str(error))
