@@ -1,7 +1,6 @@
 """Whatever is done to the audit outside of Sayso is found."""
 
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from agentruns.audit import AppendOnlyError, Subject
+from agentruns.audit import Subject
 from agentruns.models.audit import AuditCheckpoint, SteeringEvent
 from agentruns.models.runs import SweepMark
 from agentruns.services import auditing, proving
@@ -96,9 +95,9 @@ def test_a_misdeed_is_found(file: Path, misdeed: str) -> None:
 
 
 def test_another_time_or_actor_is_found() -> None:
-    event = SteeringEvent.objects.get(subject_id="1", number=2)
-    event.created_at += timedelta(microseconds=1)
-    event.save()
+    later = NOW + timedelta(seconds=1, microseconds=1)
+    where = "WHERE subject_id = '1' AND number = 2"
+    sql(f"UPDATE EVENTS SET created_at = '{later:%Y-%m-%d %H:%M:%S.%f}' {where}")  # noqa: S608
     assert faults() == [("rule:1", 2)]
 
 
@@ -152,13 +151,13 @@ def test_erased_content_is_no_fault() -> None:
 
 def test_a_link_that_commits_late_is_sealed_with_the_next() -> None:
     """Its row's id is older than what the last seal has seen."""
-    late = SteeringEvent.objects.get(subject_id="2", number=4)
+    row = SteeringEvent.objects.filter(subject_id="2", number=4).values().get()
     sql("DELETE FROM EVENTS WHERE subject_id = '2' AND number = 4")
     seal()
-    late.save(force_insert=True)
+    SteeringEvent.objects.create(**row)
     seal()
     heads = json.loads(AuditCheckpoint.objects.latest("pk").body)["heads"]
-    assert heads == [["rule:2", 4, late.digest]]
+    assert heads == [["rule:2", 4, row["digest"]]]
 
 
 def test_what_is_sealed_is_not_sealed_again() -> None:
@@ -192,18 +191,3 @@ def test_the_command_says_what_is_wrong_and_fails() -> None:
     with pytest.raises(SystemExit):
         call_command("verify_audit", "--json", stdout=(as_json := StringIO()))
     assert json.loads(as_json.getvalue())["faults"][0]["chain"] == "rule:1"
-
-
-@pytest.mark.parametrize(
-    "deed",
-    [
-        lambda: SteeringEvent.objects.update(type="x"),
-        lambda: SteeringEvent.objects.all().delete(),
-        lambda: AuditCheckpoint.objects.filter(pk=1).delete(),
-        lambda: SteeringEvent.objects.bulk_update([], ["type"]),
-    ],
-)
-def test_our_own_code_can_not_change_or_remove_them(deed: Callable[[], object]) -> None:
-    with pytest.raises(AppendOnlyError):
-        deed()
-    assert SteeringEvent.objects.count() == 8
