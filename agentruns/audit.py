@@ -8,7 +8,7 @@ the chain still holds.
 import hashlib
 import json
 import secrets
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, ClassVar
 
 from django.conf import settings
@@ -44,8 +44,42 @@ class AppendOnlyQuerySet(models.QuerySet[Any]):
     def bulk_update(self, *args: Any, **kwargs: Any) -> int:
         raise AppendOnlyError(AppendOnlyError.__doc__)
 
+    def bulk_create(
+        self,
+        objs: Iterable[Any],
+        batch_size: int | None = None,
+        ignore_conflicts: bool = False,
+        update_conflicts: bool = False,
+        update_fields: Collection[str] | None = None,
+        unique_fields: Collection[str] | None = None,
+    ) -> list[Any]:
+        if update_conflicts:
+            raise AppendOnlyError(AppendOnlyError.__doc__)
+        return super().bulk_create(objs, batch_size, ignore_conflicts)
 
-class ChainedEvent(models.Model):
+
+class AppendOnly(models.Model):
+    """A row that is added and read, and stays as it was; what breaks that raises
+    `AppendOnlyError`. Rows that others lean on are kept by PROTECT: nothing cascades to these."""
+
+    objects = AppendOnlyQuerySet.as_manager()
+
+    class Meta:
+        abstract = True
+        # `task.history.add(event)` would move another task's event, with the base manager's update.
+        base_manager_name = "objects"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Add the row. One with the id of another is refused by the database, not written over."""
+        if not self._state.adding:
+            raise AppendOnlyError(AppendOnlyError.__doc__)
+        super().save(*args, **{**kwargs, "force_insert": True})
+
+    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
+        raise AppendOnlyError(AppendOnlyError.__doc__)
+
+
+class ChainedEvent(AppendOnly):
     """One link; append-only. `link` fills in the digests."""
 
     # The fields that name the chain.
@@ -62,8 +96,6 @@ class ChainedEvent(models.Model):
     data_digest = models.CharField(max_length=64)
     digest = models.CharField(max_length=64)
     created_at = models.DateTimeField()
-
-    objects = AppendOnlyQuerySet.as_manager()
 
     class Meta:
         abstract = True

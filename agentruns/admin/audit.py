@@ -23,6 +23,7 @@ class SteeringEventAdmin(ReadOnlyAdmin):
         *("number", "changes", "digest"),
     )
     readonly_fields = ("changes",)
+    hides = ("data", "salt", "data_digest")
 
     @admin.display(description="changes")
     def changes(self, event: SteeringEvent) -> SafeString:

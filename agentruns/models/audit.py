@@ -2,7 +2,7 @@
 
 from django.db import models
 
-from agentruns.audit import AppendOnlyQuerySet, ChainedEvent, Subject
+from agentruns.audit import AppendOnly, ChainedEvent, Subject
 
 
 class SteeringEvent(ChainedEvent):
@@ -28,7 +28,7 @@ class SteeringEvent(ChainedEvent):
         return f"{self.subject}:{self.subject_id}"
 
 
-class AuditCheckpoint(models.Model):
+class AuditCheckpoint(AppendOnly):
     """The heads of all chains that grew since the last checkpoint, under an HMAC that covers the
     last one's too. The same line is written outside of the database."""
 
@@ -36,7 +36,8 @@ class AuditCheckpoint(models.Model):
     body = models.TextField()
     mac = models.CharField(max_length=64)
 
-    objects = AppendOnlyQuerySet.as_manager()
+    class Meta:
+        """Its own, so that the parent's is no option of this table's."""
 
     def __str__(self) -> str:
         return f"checkpoint of {self.at}"

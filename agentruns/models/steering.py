@@ -8,7 +8,7 @@ from django.db import models
 from django.utils import timezone
 from pydantic import ValidationError as Malformed
 
-from agentruns.audit import AppendOnlyQuerySet
+from agentruns.audit import AppendOnly
 from agentruns.protocol.ask_human import HARD_CAPS, AskHumanLayerConfig
 
 
@@ -131,7 +131,7 @@ class Agent(models.Model):
         return self.name
 
 
-class AgentVersion(models.Model):
+class AgentVersion(AppendOnly):
     """A composition that an agent had; append-only. A session keeps the one it began with."""
 
     agent = models.ForeignKey(Agent, models.PROTECT, related_name="versions")
@@ -141,8 +141,6 @@ class AgentVersion(models.Model):
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+"
     )
-
-    objects = AppendOnlyQuerySet.as_manager()
 
     class Meta:
         ordering = ["-number"]

@@ -46,6 +46,18 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, dict
     }
 
 
+def hidden(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return an event's fields with what looks like a secret masked.
+
+    Events are read with this too: older ones may hold what nobody masked.
+    """
+    # A number is an id, above all that of a rule's `api_key`.
+    return {
+        name: value if isinstance(value, int) else masked({name: value})[name]
+        for name, value in fields.items()
+    }
+
+
 def record(
     *,
     subject: Subject,
@@ -59,9 +71,11 @@ def record(
 ) -> None:
     """Add an event to the thing's chain, in the caller's transaction, which changes the thing.
 
-    `api_key_id` names the key with which a program acted for the actor.
+    What an event says can't be taken back: secrets are masked, whoever calls. `api_key_id` names
+    the key with which a program acted for the actor.
     """
-    data = json.dumps(differences(before or {}, after or {}), ensure_ascii=False)
+    changed = differences(before or {}, after or {})
+    data = json.dumps({when: hidden(state) for when, state in changed.items()}, ensure_ascii=False)
     for attempt in range(TRIES):
         event = SteeringEvent(
             subject=subject,

@@ -4,20 +4,23 @@ A seal (checkpoint) is an HMAC over the heads and over the seal before it. It is
 to a file outside of the database as well: whoever changes the database can't change the past there.
 """
 
+import fcntl
 import hashlib
 import hmac
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Q
 from django.db.models.functions import Now
+from pydantic import BaseModel, ValidationError
 
 from agentruns import audit
 from agentruns.audit import ChainedEvent
@@ -30,16 +33,31 @@ logger = logging.getLogger(__name__)
 SWEEP = "agentruns.seal"
 EVERY = timedelta(seconds=50)
 LABEL = b"sayso audit checkpoint"
-# A transaction may commit later than one that took its ids after it: so many are looked at again.
+# A transaction may commit later than one that took its ids after it: an id that is missing is
+# looked for again, until so many newer ones are there.
 WINDOW = 5_000
 CHUNK = 2_000
+MOST_LINES = 1_000
 
+# Number and digest.
 Head = tuple[int, str]
+# Body and HMAC.
+Seal = tuple[str, str]
+
+
+class Body(BaseModel):
+    """What a seal says, as far as the proof goes."""
+
+    previous: str
+    heads: list[tuple[str, int, str]]
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that can't have come about by writing events."""
+    """Something that can't have come about by writing events.
+
+    `chain` is "checkpoints" for a seal (`number` is its id), and "file" for a line of the file.
+    """
 
     chain: str
     number: int
@@ -66,25 +84,35 @@ def kinds() -> list[type[ChainedEvent]]:
 
 
 def seal(*, now: datetime) -> bool:
-    """Seal the heads of the chains that grew; False where another process has just done it."""
+    """Seal the heads of the chains that grew; False where another process has just done it.
+
+    This host's file gets every seal that it lacks, whoever made it and whenever.
+    """
+    mine = _seal(now)
+    write_out()
+    return mine
+
+
+def _seal(now: datetime) -> bool:
     with transaction.atomic():
         if not _turn():
             return False
         last = AuditCheckpoint.objects.order_by("-pk").first()
-        previous = json.loads(last.body) if last else {"upto": {}}
-        upto, heads = _grown(previous["upto"])
-        if not heads:
+        # After one that isn't ours, all is sealed anew: it may say that nothing is left to seal.
+        previous = json.loads(last.body) if last and _is_ours(last.body, last.mac) else {}
+        grown = _grown(previous.get("upto", {}), previous.get("gaps", {}))
+        if not grown.heads:
             return True
         body = json.dumps(
             {
                 "at": now.isoformat(),
                 "previous": last.mac if last else "",
-                "upto": upto,
-                "heads": [[chain, number, digest] for chain, (number, digest) in heads.items()],
+                "upto": grown.upto,
+                "gaps": grown.gaps,
+                "heads": [[chain, *head] for chain, head in grown.heads.items()],
             }
         )
         AuditCheckpoint.objects.create(at=now, body=body, mac=_mac(body))
-    write_out()
     return True
 
 
@@ -96,31 +124,49 @@ def _turn() -> bool:
     return bool(due.update(at=Now()))
 
 
-def _grown(upto: dict[str, int]) -> tuple[dict[str, int], dict[str, Head]]:
-    """Return how far each kind is now, and the heads that no seal has yet."""
-    reached, found = dict(upto), dict[str, Head]()
-    sealed = _recently_sealed(upto)
+@dataclass(frozen=True)
+class Grown:
+    """What was written since the last seal."""
+
+    # By kind: the newest id that a seal knows of.
+    upto: dict[str, int]
+    # By kind: ids below that which nobody has seen yet, as [first, last].
+    gaps: dict[str, list[list[int]]]
+    # By chain.
+    heads: dict[str, Head]
+
+
+def _grown(upto: dict[str, int], gaps: dict[str, list[list[int]]]) -> Grown:
+    found = Grown(dict(upto), {}, {})
     for kind in kinds():
         label = kind._meta.label
-        since = upto.get(label, 0) - WINDOW
-        for event in kind._default_manager.filter(pk__gt=since).order_by("pk").iterator(CHUNK):
+        top = upto.get(label, 0)
+        unseen = {pk for first, last in gaps.get(label, []) for pk in range(first, last + 1)}
+        rows = kind._default_manager.filter(Q(pk__gt=top) | Q(pk__in=list(unseen))).order_by("pk")
+        for event in rows.iterator(CHUNK):
+            unseen.discard(event.pk)
+            unseen.update(range(max(top + 1, event.pk - WINDOW + 1), event.pk))
+            top = max(top, event.pk)
+            if len(unseen) > 2 * WINDOW:
+                unseen = _young(unseen, top)
             head = (event.number, event.digest)
-            chain = event.chain()
-            if head > max(found.get(chain, (0, "")), sealed.get(chain, (0, ""))):
-                found[chain] = head
-            reached[label] = max(reached.get(label, 0), event.pk)
-    return reached, found
+            found.heads[event.chain()] = max(found.heads.get(event.chain(), head), head)
+        found.upto[label], found.gaps[label] = top, _ranges(_young(unseen, top))
+    return found
 
 
-def _recently_sealed(upto: dict[str, int]) -> dict[str, Head]:
-    """The heads under the seals whose events are looked at again."""
-    found: dict[str, Head] = {}
-    for checkpoint in AuditCheckpoint.objects.order_by("-pk").iterator(50):
-        body = json.loads(checkpoint.body)
-        for chain, number, digest in body["heads"]:
-            found[chain] = max(found.get(chain, (0, "")), (number, digest))
-        if all(pk <= upto.get(label, 0) - WINDOW for label, pk in body["upto"].items()):
-            break
+def _young(ids: set[int], top: int) -> set[int]:
+    return {pk for pk in ids if pk > top - WINDOW}
+
+
+def _ranges(ids: set[int]) -> list[list[int]]:
+    """Return the ids as [first, last] of those that follow each other."""
+    found: list[list[int]] = []
+    for pk in sorted(ids):
+        if found and found[-1][1] == pk - 1:
+            found[-1][1] = pk
+        else:
+            found.append([pk, pk])
     return found
 
 
@@ -136,73 +182,98 @@ def _mac(body: str) -> str:
 
 def _is_ours(body: str, mac: str) -> bool:
     """Whether one of the keys made it; retired keys stay configured for this."""
-    return any(
-        hmac.compare_digest(hmac.new(key, body.encode(), hashlib.sha256).hexdigest(), mac)
-        for key in _keys()
-    )
+    macs = [hmac.new(key, body.encode(), hashlib.sha256).hexdigest() for key in _keys()]
+    return any(hmac.compare_digest(one.encode(), mac.encode()) for one in macs)
+
+
+# --- The file ------------------------------------------------------------------------------------
+
+
+class Line(BaseModel):
+    """A seal as the file has it."""
+
+    id: int
+    body: str
+    mac: str
 
 
 def write_out() -> None:
-    """Append the seals that the file lacks, each a line of JSON; what fails is tried again."""
+    """Append the seals that the file lacks, each a line of JSON; what fails is tried again.
+
+    Nothing is ever taken out of the file: half a line that a process left is completed, and one
+    that isn't ours stays, for `verify` to tell of.
+    """
     path = settings.SAYSO_AUDIT_FILE
     if path is None:
         return
     try:
-        _cut_torn_line(path)
-        last = _last_line(path)
-        missing = AuditCheckpoint.objects.filter(pk__gt=last).order_by("pk")
-        lines = [json.dumps({"id": c.pk, "body": c.body, "mac": c.mac}) for c in missing[:1000]]
-        if not lines:
-            return
-        with path.open("a", encoding="utf-8") as file:
-            file.write("\n".join(lines) + "\n")
+        with path.open("a+b") as file:
+            # Until it is closed; processes and threads write one after the other.
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.write(_missing(_end(file)))
             file.flush()
             os.fsync(file.fileno())
-    except (OSError, ValueError):
+    except OSError:
         logger.exception("audit file not written", extra={"action": "audit_file_failed"})
 
 
 def unwritten(path: Path) -> int:
-    """Count the seals that are newer than the file's last; raises `ValueError`, `OSError`."""
-    return AuditCheckpoint.objects.filter(pk__gt=_last_line(path)).count()
+    """Count the seals that are newer than the file's last; raises `OSError`, and `ValueError` where
+    the file ends with lines that are no seals."""
+    end = End(0, True, b"")
+    if path.exists():
+        with path.open("rb") as file:
+            end = _end(file)
+    if not end.sound:
+        raise ValueError("The last line is no seal.")
+    return AuditCheckpoint.objects.filter(pk__gt=end.last).count()
 
 
-def _last_line(path: Path) -> int:
-    """The id of the file's last seal; raises `ValueError` where that line is none."""
-    if not path.exists() or not path.stat().st_size:
-        return 0
-    with path.open("rb") as file:
-        size, block = path.stat().st_size, 4096
-        while True:
-            file.seek(max(size - block, 0))
-            lines = file.read().splitlines()
-            if len(lines) > 1 or block >= size:
-                return _id(lines[-1])
-            block *= 4
+@dataclass(frozen=True)
+class End:
+    """How the file ends."""
+
+    # The id of its last seal, 0 without any.
+    last: int
+    # Whether that is the last of the whole lines.
+    sound: bool
+    # What stands behind these, without an end of line.
+    rest: bytes
 
 
-def _id(line: bytes) -> int:
+def _end(file: BinaryIO) -> End:
+    size, block = file.seek(0, os.SEEK_END), 4096
+    while True:
+        start = max(size - block, 0)
+        file.seek(start)
+        *lines, rest = file.read(size - start).split(b"\n")
+        # The first may have begun before the block.
+        whole = [_line(line) for line in (lines[1:] if start else lines)]
+        found = [line.id for line in whole if line]
+        if found or not start:
+            return End(found[-1] if found else 0, not whole or whole[-1] is not None, rest)
+        block *= 4
+
+
+def _line(text: bytes) -> Line | None:
     try:
-        return int(json.loads(line)["id"])
-    except (KeyError, TypeError) as error:
-        raise ValueError("This line is no seal.") from error
+        return Line.model_validate_json(text)
+    except ValidationError:
+        return None
 
 
-def _cut_torn_line(path: Path) -> None:
-    """A process that dies while it writes leaves half a line, which is written again."""
-    if not path.exists():
-        return
-    with path.open("rb+") as file:
-        end = file.seek(0, os.SEEK_END)
-        while end:
-            start = max(end - 65_536, 0)
-            file.seek(start)
-            found = file.read(end - start).rfind(b"\n")
-            if found >= 0:
-                end = start + found + 1
-                break
-            end = start
-        file.truncate(end)
+def _missing(end: End) -> bytes:
+    """What is to be appended."""
+    rows = AuditCheckpoint.objects.filter(pk__gt=end.last).order_by("pk")[:MOST_LINES]
+    text = b"".join(_text(row.pk, row.body, row.mac) for row in rows)
+    ours = text.startswith(end.rest)
+    if not (ours and end.sound):
+        logger.error("audit file ends with what is no seal", extra={"action": "audit_file_odd"})
+    return text.removeprefix(end.rest) if ours else b"\n" + text
+
+
+def _text(pk: int, body: str, mac: str) -> bytes:
+    return json.dumps({"id": pk, "body": body, "mac": mac}).encode() + b"\n"
 
 
 # --- Verifying -----------------------------------------------------------------------------------
@@ -211,8 +282,10 @@ def _cut_torn_line(path: Path) -> None:
 def verify(*, file: Path | None = None) -> Report:
     """Walk all chains and seals, those of the file where one is given; report every fault."""
     report = Report()
-    seals = list(_seals(report, file))
-    wanted = {(chain, number): digest for chain, number, digest in _heads(seals)}
+    wanted: dict[tuple[str, int], str] = {}
+    for chain, number, digest in _sealed(report, file):
+        if wanted.setdefault((chain, number), digest) != digest:
+            report.faults.append(Fault(chain, number, "is under two seals that differ"))
     for kind in kinds():
         _walk(kind, wanted, report)
     for chain, number in wanted:
@@ -220,29 +293,26 @@ def verify(*, file: Path | None = None) -> Report:
     return report
 
 
-def _heads(seals: Iterable[dict[str, Any]]) -> Iterator[tuple[str, int, str]]:
-    for body in seals:
-        yield from map(tuple, body["heads"])
-
-
 def _walk(kind: type[ChainedEvent], wanted: dict[tuple[str, int], str], report: Report) -> None:
     """Look at every link; takes what it meets out of `wanted`."""
     lengths: dict[str, int] = {}
+    # People go on while this reads: what is counted before has to be there, and no more than after.
+    least = dict(kind.counts())
     last: ChainedEvent | None = None
     for event in kind._default_manager.order_by(*kind.CHAIN, "number").iterator(CHUNK):
         chain = event.chain()
         after = last if last is not None and last.chain() == chain else None
         _look(event, after, report)
-        sealed = wanted.pop((chain, event.number), None)
-        if sealed not in (None, event.digest):
+        if wanted.pop((chain, event.number), event.digest) != event.digest:
             report.faults.append(Fault(chain, event.number, "differs from what was sealed"))
         lengths[chain] = event.number
         last = event
     report.chains += len(lengths)
-    for chain, count in kind.counts():
-        if lengths.get(chain, 0) != count:
-            what = f"is the last of {lengths.get(chain, 0)} events where {count} were written"
-            report.faults.append(Fault(chain, lengths.get(chain, 0), what))
+    for chain, most in kind.counts():
+        length = lengths.get(chain, 0)
+        if not least.get(chain, 0) <= length <= most:
+            what = f"is the last of {length} events where {most} were written"
+            report.faults.append(Fault(chain, length, what))
 
 
 def _look(event: ChainedEvent, after: ChainedEvent | None, report: Report) -> None:
@@ -259,34 +329,52 @@ def _look(event: ChainedEvent, after: ChainedEvent | None, report: Report) -> No
         report.faults.append(Fault(chain, number, "has other content than was written"))
 
 
-def _seals(report: Report, file: Path | None) -> Iterator[dict[str, Any]]:
-    """The seals' bodies in order, each looked at."""
+def _sealed(report: Report, file: Path | None) -> Iterator[tuple[str, int, str]]:
+    """The heads (chain, number, digest) under all seals; each seal is looked at."""
+    # The file before the database: what is sealed meanwhile gets there first.
+    lines = None if file is None else _lines(file)
     stored = {c.pk: (c.body, c.mac) for c in AuditCheckpoint.objects.order_by("pk").iterator(CHUNK)}
-    rows = stored if file is None else _read(file)
-    if file is not None:
-        _compare(stored, rows, report)
+    rows = stored if lines is None else _written(lines, stored, report)
     previous: str | None = None
     for pk, (body, mac) in rows.items():
         report.checkpoints += 1
-        found = json.loads(body)
         if not _is_ours(body, mac):
             report.faults.append(Fault("checkpoints", pk, "is not under our key"))
-        if previous is not None and found["previous"] != previous:
-            report.faults.append(Fault("checkpoints", pk, "does not follow the one before it"))
+        try:
+            found = Body.model_validate_json(body)
+        except ValidationError:
+            report.faults.append(Fault("checkpoints", pk, "can't be read"))
+        else:
+            if previous is not None and found.previous != previous:
+                report.faults.append(Fault("checkpoints", pk, "does not follow the one before it"))
+            yield from found.heads
         previous = mac
-        yield found
 
 
-def _read(file: Path) -> dict[int, tuple[str, str]]:
-    with file.open(encoding="utf-8") as lines:
-        found = (json.loads(line) for line in lines)
-        return {line["id"]: (line["body"], line["mac"]) for line in found}
+def _lines(file: Path) -> list[bytes]:
+    with file.open("rb") as lines:
+        return list(lines)
 
 
-def _compare(
-    stored: dict[int, tuple[str, str]], written: dict[int, tuple[str, str]], report: Report
-) -> None:
-    for pk, line in written.items():
-        if stored.get(pk) != line:
+def _written(lines: list[bytes], stored: dict[int, Seal], report: Report) -> dict[int, Seal]:
+    """The file's seals, and those of the database that are newer."""
+    found: dict[int, Seal] = {}
+    for number, text in enumerate(lines, 1):
+        line = _line(text)
+        if line is None:
+            if not _is_being_written(text, stored, max(found, default=0)):
+                report.faults.append(Fault("file", number, "is no seal"))
+            continue
+        seal = (line.body, line.mac)
+        if stored.get(line.id) != seal:
             what = "is in the file and differs from the database, or is gone there"
-            report.faults.append(Fault("checkpoints", pk, what))
+            report.faults.append(Fault("checkpoints", line.id, what))
+        found.setdefault(line.id, seal)
+    last = max(found, default=0)
+    return {**found, **{pk: seal for pk, seal in stored.items() if pk > last}}
+
+
+def _is_being_written(text: bytes, stored: dict[int, Seal], last: int) -> bool:
+    """Whether it is the beginning of the line that comes next: a process is at it, or died."""
+    following = min((pk for pk in stored if pk > last), default=None)
+    return following is not None and _text(following, *stored[following]).startswith(text)

@@ -9,7 +9,7 @@ from django.contrib.auth.models import Group
 from django.db import models
 from django.db.models import Q
 
-from agentruns.audit import AppendOnlyQuerySet, ChainedEvent
+from agentruns.audit import AppendOnly, ChainedEvent
 from inbox.models.routing import DifferingVote
 
 
@@ -164,7 +164,7 @@ class TaskEvent(ChainedEvent):
         return [self.on_behalf_of_id]
 
 
-class Vote(models.Model):
+class Vote(AppendOnly):
     """One person's choice where several must agree; it stays as it was cast."""
 
     task = models.ForeignKey(HumanTask, models.PROTECT, related_name="votes")
@@ -178,8 +178,6 @@ class Vote(models.Model):
     note = models.TextField(default="", blank=True)
     answer_digest = models.CharField(max_length=64, default="")
     created_at = models.DateTimeField()
-
-    objects = AppendOnlyQuerySet.as_manager()
 
     class Meta:
         ordering = ["id"]

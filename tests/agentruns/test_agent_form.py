@@ -10,11 +10,11 @@ from django.urls import reverse
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from agentruns.audit import Subject
+from agentruns.audit import Subject, link
 from agentruns.composing import Plan, composition_of, same
 from agentruns.models.audit import SteeringEvent
-from agentruns.models.steering import Agent, AgentVersion
-from agentruns.services import agents, auditing
+from agentruns.models.steering import Agent, AgentVersion, Scope
+from agentruns.services import agents, auditing, keys
 from tests.agentruns.test_agents import BASE, NOW, change
 from tests.support.browser_form import untouched
 
@@ -261,22 +261,27 @@ def test_one_that_was_stored_before_is_shown_nowhere(
     secret = with_config(built(), layer, config)
     agent = Agent.objects.create(slug="a", name="A", composition=secret)
     AgentVersion.objects.create(agent=agent, number=1, composition=secret, created_at=NOW)
-    auditing.record(
-        subject=Subject.AGENT,
-        subject_id=agent.pk,
-        kind="changed",
-        actor_id=None,
-        now=NOW,
-        after={"composition": secret},
-    )
+    fields = {"composition": secret, "password": SECRET, "note": json.dumps({"token": SECRET})}
+    old = SteeringEvent(subject=Subject.AGENT, subject_id=str(agent.pk), created_at=NOW)
+    old.type, old.data = "changed", json.dumps({"before": fields, "after": fields})
+    link(old, after=None)
+    old.save()
     looker = User.objects.create_user("looker", is_staff=True)
     looker.user_permissions.set(Permission.objects.filter(codename="view_agent"))
     client = Client()
     client.force_login(looker)
-    audit = reverse("admin:agentruns_steeringevent_change", args=[SteeringEvent.objects.get().pk])
-    for page in (page_of(agent), page_of(agent, "versions"), page_of(agent, "history"), audit):
-        assert SECRET not in admin.get(page).text
+    pages = [page_of(agent, name) for name in ("change", "versions", "history", "try")]
+    pages.append(reverse("admin:agentruns_steeringevent_change", args=[old.pk]))
+    pages += [reverse(f"admin:agentruns_{name}_changelist") for name in ("agent", "steeringevent")]
+    for page in pages:
+        shown = admin.get(page)
+        assert shown.status_code == 200
+        assert SECRET not in shown.text
     assert SECRET not in client.get(page_of(agent)).text
+    _, text = keys.create_key(name="k", owner_id=looker.pk, now=NOW, scopes=[Scope.ADMIN])
+    listed = Client().get("/api/agents", headers={"Authorization": f"Bearer {text}"})
+    assert listed.json()["items"][0]["slug"] == "a"
+    assert SECRET not in listed.text
 
     # Once it is gone, neither the change nor an earlier version brings it back.
     sent = untouched(admin.get(page_of(agent)).text, "agent_form")
@@ -288,6 +293,39 @@ def test_one_that_was_stored_before_is_shown_nowhere(
     assert "looks like a secret" in admin.post(page_of(agent, "versions"), again, follow=True).text
     agent.refresh_from_db()
     assert same(agent.composition, built())
+
+
+def test_an_event_keeps_no_secret_whoever_writes_it() -> None:
+    auditing.record(
+        subject=Subject.RULE,
+        subject_id=1,
+        kind="changed",
+        actor_id=None,
+        now=NOW,
+        before={"api_key": 3, "context": {"token": SECRET}, "note": f'"api_key": "{SECRET}"'},
+        after={"api_key": 4, "context": {"token": "sk-other"}, "password": SECRET},
+    )
+    found = json.loads(SteeringEvent.objects.get().data)
+    assert found == {
+        "before": {"api_key": 3, "context": {"token": "***"}, "note": '"api_key": "***"'},
+        "after": {"api_key": 4, "context": {"token": "***"}, "password": "***"},
+    }
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "steeringevent_changelist?data__contains=sk",
+        "steeringevent_changelist?salt__startswith=a",
+        "agent_changelist?composition__icontains=sk",
+        "agent_changelist?composition__layers__0__config__startswith=sk",
+        "agent_changelist?versions__composition__icontains=sk",
+        "run_changelist?agent__composition__icontains=sk",
+    ],
+)
+def test_what_is_masked_can_not_be_guessed_by_filtering(admin: Client, asked: str) -> None:
+    name, _, query = asked.partition("?")
+    assert admin.get(f"{reverse(f'admin:agentruns_{name}')}?{query}").status_code == 400
 
 
 def test_the_mask_is_not_saved_in_a_secrets_place(admin: Client) -> None:

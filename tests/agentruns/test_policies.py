@@ -1,11 +1,13 @@
 """Layer limits in the admin: what a model would be told, who is under them, who changed them."""
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
+from django.db import IntegrityError, transaction
 from django.test import Client
 from django.urls import reverse
 
@@ -16,6 +18,8 @@ from agentruns.models.steering import Agent, AgentVersion, AskHumanPolicy
 from agentruns.protocol.ask_human import HARD_CAPS
 from agentruns.services import creating, resuming
 from inbox.models.tasks import TaskEvent, Vote
+from tests.support.people import approvers
+from tests.support.questions import open_task
 
 pytestmark = pytest.mark.django_db
 
@@ -118,9 +122,45 @@ def test_nobody_adds_changes_or_deletes_records(admin: Client, name: str) -> Non
     assert "delete_selected" not in admin.get(listed).text
 
 
-@pytest.mark.parametrize("model", [SteeringEvent, TaskEvent, Vote, AgentVersion, AuditCheckpoint])
-def test_no_code_of_ours_changes_or_deletes_what_is_recorded(model: Any) -> None:
+KEPT = (SteeringEvent, TaskEvent, Vote, AgentVersion, AuditCheckpoint)
+DEEDS: dict[str, Callable[[Any], object]] = {
+    "update": lambda model: model.objects.update(pk=1),
+    "base_update": lambda model: model._base_manager.update(pk=1),
+    "delete": lambda model: model.objects.all().delete(),
+    "bulk_update": lambda model: model.objects.bulk_update([], ["pk"]),
+    "upsert": lambda model: model.objects.bulk_create(
+        [model(pk=1)], update_conflicts=True, update_fields=["pk"], unique_fields=["pk"]
+    ),
+    "save": lambda model: stored(model).save(),
+    "save_field": lambda model: stored(model).save(update_fields=["pk"]),
+    "insert_again": lambda model: stored(model).save(force_insert=True),
+    "delete_one": lambda model: stored(model).delete(),
+}
+
+
+def stored(model: Any) -> Any:
+    return model.from_db(None, ["id"], [1])
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+@pytest.mark.parametrize("model", KEPT)
+def test_no_code_of_ours_changes_or_deletes_what_is_recorded(model: Any, deed: str) -> None:
     with pytest.raises(AppendOnlyError):
-        model.objects.all().delete()
+        DEEDS[deed](model)
+
+
+def test_an_event_made_with_the_id_of_another_does_not_replace_it() -> None:
+    event = {"subject": "rule", "subject_id": "1", "created_at": NOW}
+    first = SteeringEvent.objects.create(**event, number=1, type="first")
+    with pytest.raises(IntegrityError), transaction.atomic():
+        SteeringEvent(**event, pk=first.pk, number=2, type="second").save()
+    first.refresh_from_db()
+    assert (first.number, first.type) == (1, "first")
+
+
+def test_an_event_does_not_move_to_another_task() -> None:
+    approvers("ann")
+    mine, other = open_task(), open_task()
     with pytest.raises(AppendOnlyError):
-        model.objects.update(pk=1)
+        mine.history.add(other.history.get())
+    assert other.history.count() == 1

@@ -40,6 +40,7 @@ class AgentAdmin(AuditedAdmin):
     list_display = ("name", "slug", "version", "deferred_handling", "policy", "is_active")
     list_select_related = ("policy",)
     search_fields = ("name", "slug")
+    hides = ("composition",)
     prepopulated_fields = {"slug": ("name",)}
     change_form_template = "admin/agentruns/agent_form.html"
     fieldsets = (

@@ -25,7 +25,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, checkpoints: Path | None, **options: Any) -> None:
         try:
             report = proving.verify(file=checkpoints)
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise CommandError(f"The file can't be read: {error}") from error
         if options["json"]:
             self.stdout.write(json.dumps(asdict(report)))
@@ -36,7 +36,8 @@ class Command(BaseCommand):
 
     def _say(self, report: proving.Report) -> None:
         for fault in report.faults:
-            self.stdout.write(f"{fault.chain}: event {fault.number} {fault.what}")
+            thing = {"checkpoints": "seal", "file": "line"}.get(fault.chain, "event")
+            self.stdout.write(f"{fault.chain}: {thing} {fault.number} {fault.what}")
         self.stdout.write(
             f"{report.events} events in {report.chains} chains, {report.erased} of them erased, "
             f"{report.checkpoints} checkpoints: {len(report.faults) or 'no'} faults."
