@@ -42,7 +42,7 @@ PAGES: dict[str, tuple[str, dict[str, str], tuple[int, ...]]] = {
     "inbox:list": ("get", {}, OPEN_TO_ALL),
     "inbox:rows": ("get", {}, OPEN_TO_ALL),
     "inbox:profile": ("get", {}, OPEN_TO_ALL),
-    "inbox:away": ("post", {}, (302,) * 8),
+    "inbox:away": ("post", {}, (302, *(422,) * 7)),
     # Of somebody else, which isn't told.
     "inbox:back": ("post", {}, (302, 404, 404, 302, *(404,) * 4)),
     "inbox:task": ("get", {}, SEES_TASK),

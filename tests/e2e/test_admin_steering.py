@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -233,8 +234,12 @@ def test_a_delegate_answers_for_somebody_away(demo: Demo, chromium: Browser) -> 
     away = Person(demo, chromium, "approver", viewport={"width": 320, "height": 640})
     away.page.goto(f"{away.url}/profile/")
     away.page.select_option("#id_delegate", label="approver2")
-    away.page.fill("#id_starts_at", "2026-01-01T00:00")
-    away.page.fill("#id_ends_at", "2100-01-01T00:00")
+    now = datetime.now(UTC)
+    for name, moment in (
+        ("starts_at", now - timedelta(days=1)),
+        ("ends_at", now + timedelta(days=9)),
+    ):
+        away.page.fill(f"#id_{name}", f"{moment:%Y-%m-%dT%H:%M}")
     away.page.click("text=Hand over for this time")
     expect(away.page.locator("#away")).to_contain_text("answers for you")
     assert_accessible(away.page)
