@@ -264,6 +264,12 @@ def has_vote_of(user: User) -> Q:
     return _any_of(Vote.objects.filter(own, task=OuterRef("pk")))
 
 
+def answered_by(user_id: int) -> Q:
+    """The condition that an answer of the user's is on record, asked as they may be no longer."""
+    votes = Vote.objects.filter(user=user_id, task=OuterRef("pk"))
+    return _any_of(votes) | (Q(closed_by=user_id) & ~Q(answer_digest=""))
+
+
 def _any_of(rows: "QuerySet[Any]") -> Q:
     # A scalar subquery is looked at row by row, and a page of the list stops at its end. PostgreSQL
     # would gather all that an EXISTS or IN may ever find before it shows the first row.
