@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from agentruns import queries as runs
 from agentruns.auth import answers, demand_answer, demand_cancel, key_of, readable
 from agentruns.protocol.bodies import parse_body, query_error
-from inbox import queries
+from inbox import permissions, queries
 from inbox.models.tasks import HumanTask, TaskState
 from inbox.services import answering, ending, steering
 
@@ -42,10 +42,20 @@ def _visible(request: HttpRequest) -> QuerySet[HumanTask]:
     return queries.tasks_of_key(of_key=of_key, owner=owner)
 
 
+def _answered(request: HttpRequest) -> QuerySet[HumanTask]:
+    key = key_of(request)
+    mine = HumanTask.objects.filter(permissions.answered_by(key.owner_id))
+    return mine if answers(key) else mine.none()
+
+
 def _task(request: HttpRequest, task_id: str) -> HumanTask:
+    return _found(_visible(request), task_id)
+
+
+def _found(tasks: QuerySet[HumanTask], task_id: str) -> HumanTask:
     found = None
     if (wanted := _uuid(task_id)) is not None:
-        found = _visible(request).filter(pk=wanted).first()
+        found = tasks.filter(pk=wanted).first()
     if found is None:
         raise answering.TaskNotFound(answering.TaskNotFound.__doc__)
     return found
@@ -111,7 +121,12 @@ def get_task(request: HttpRequest, task_id: str) -> HttpResponse:
 
 @router.post("/tasks/{task_id}/submit", summary="Answer a human task")
 def submit(request: HttpRequest, task_id: str) -> HttpResponse:
-    key, task = key_of(request), _task(request, task_id)
+    key = key_of(request)
+    try:
+        task = _task(request, task_id)
+    except answering.TaskNotFound:
+        # An answer that is sent again is no fault, though its owner may see the task no more.
+        task = _found(_answered(request), task_id)
     demand_answer(key)
     body = parse_body(request.body, request.content_type, SubmitRequest)
     try:
@@ -126,6 +141,8 @@ def submit(request: HttpRequest, task_id: str) -> HttpResponse:
             api_key_id=key.pk,
         )
     except answering.TaskNotFound as error:
+        if not _visible(request).filter(pk=task.pk).exists():
+            raise
         # The key sees more tasks than its owner.
         raise answering.NotAnApprover(answering.NotAnApprover.__doc__) from error
     next_run = str(decision.next_run_id) if decision.next_run_id else None

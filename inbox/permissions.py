@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Now
 from django.db.models.lookups import IsNull
 
@@ -134,23 +134,51 @@ def visible_tasks(user: User) -> QuerySet[HumanTask]:
 
 def asks_groups_of(user: User) -> Q:
     """The condition that a task asks a group of the user, or of those they stand in for."""
-    through, selves = HumanTask.groups.through, selves_of(user)
-
-    def asks(people: Iterable[int]) -> Q:
-        groups = sorted({group for one in people for group in selves.groups.get(one, ())})
-        return _any_of(through.objects.filter(humantask=OuterRef("pk"), group__in=groups))
-
-    return _asks_any_self(selves, asks)
+    selves = selves_of(user)
+    return _asks_any_self(selves, lambda people: _asks_groups(selves, people))
 
 
 def asks_by_name(user: User) -> Q:
     """The condition that a task asks the user in person, or somebody they stand in for."""
-    through = HumanTask.users.through
+    return _asks_any_self(selves_of(user), _asks_names)
 
-    def asks(people: Iterable[int]) -> Q:
-        return _any_of(through.objects.filter(humantask=OuterRef("pk"), user__in=sorted(people)))
 
-    return _asks_any_self(selves_of(user), asks)
+def _asks_groups(selves: "Selves", people: Iterable[int]) -> Q:
+    groups = sorted({group for one in people for group in selves.groups.get(one, ())})
+    through = HumanTask.groups.through.objects
+    return _any_of(through.filter(humantask=OuterRef("pk"), group__in=groups))
+
+
+def _asks_names(people: Iterable[int]) -> Q:
+    through = HumanTask.users.through.objects
+    return _any_of(through.filter(humantask=OuterRef("pk"), user__in=sorted(people)))
+
+
+def waiting_for(user: User) -> QuerySet[HumanTask]:
+    """Return the open tasks that ask the user, directly or as a delegate, and that miss their
+    answer still: of one task `right_left` tells the same."""
+    opened = HumanTask.objects.filter(state=TaskState.OPEN)
+    if not user.is_active:
+        return opened.none()
+    selves, me = selves_of(user), {user.pk}
+    asked = _asks_groups(selves, me) | _asks_names(me)
+    found = asked & ~_has_vote(Q(user=user.pk) | Q(counts_for=user.pk))
+    if selves.principals:
+        in_place = _asks_any_self(selves, lambda people: _asks_unheard(set(people) - me))
+        found |= ~asked & in_place & ~_has_vote(Q(user=user.pk))
+    return opened.filter(found & ~Q(requester=user.pk, requester_may_answer=False))
+
+
+def _asks_unheard(people: set[int]) -> Q:
+    """The condition that a task asks one of the people whose right nobody has used."""
+    used = Vote.objects.filter(task=OuterRef(OuterRef("pk")), counts_for=OuterRef("user"))
+    members = User.groups.through.objects.filter(
+        ~Exists(used), user__in=sorted(people), group__humantask=OuterRef("pk")
+    )
+    named = HumanTask.users.through.objects.filter(
+        ~Exists(used), user__in=sorted(people), humantask=OuterRef("pk")
+    )
+    return _any_of(members) | _any_of(named)
 
 
 @dataclass(frozen=True)
@@ -258,10 +286,13 @@ def _asked_of(selves: Selves, task_ids: Sequence[Any]) -> dict[Any, set[int]]:
     return found
 
 
-def has_vote_of(user: User) -> Q:
-    """The condition that the user has voted, or somebody with the user's own right."""
-    own = Q(user=user.pk) | Q(counts_for=user.pk)
-    return _any_of(Vote.objects.filter(own, task=OuterRef("pk")))
+def _has_vote(whose: Q) -> Q:
+    return _any_of(Vote.objects.filter(whose, task=OuterRef("pk")))
+
+
+def answered_by(user_id: int) -> Q:
+    """The condition that an answer of the user's is on record, asked as they may be no longer."""
+    return _has_vote(Q(user=user_id)) | (Q(closed_by=user_id) & ~Q(answer_digest=""))
 
 
 def _any_of(rows: "QuerySet[Any]") -> Q:

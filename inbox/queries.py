@@ -9,6 +9,7 @@ from uuid import UUID
 
 from django.contrib.auth.models import User
 from django.db.models import Count, F, Min, Q, QuerySet
+from django.db.models.functions import Now
 
 from agentruns.queries import durations
 from inbox import permissions
@@ -118,11 +119,11 @@ def _parse(cursor: str, parts: int) -> list[Any]:
 
 
 def next_open(user: User, *, besides: HumanTask) -> HumanTask | None:
-    """Return the open task, of those the user may decide now, whose deadline is nearest."""
-    mine = permissions.visible_tasks(user).filter(state=TaskState.OPEN).exclude(pk=besides.pk)
-    free = mine.filter(permissions.unclaimed(by_others_than=user.pk))
-    left = free.filter(~permissions.has_vote_of(user)).exclude(requester=user)
-    return left.order_by("expires_at").first()
+    """Return the open task, of those that wait for the user and that they may answer now, whose
+    deadline is nearest."""
+    left = permissions.waiting_for(user).filter(expires_at__gt=Now()).exclude(pk=besides.pk)
+    free = left.filter(permissions.unclaimed(by_others_than=user.pk))
+    return free.order_by("expires_at").first()
 
 
 def payload(task: HumanTask) -> dict[str, Any]:

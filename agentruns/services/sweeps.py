@@ -17,6 +17,7 @@ from agentruns.services import events, hints
 from agentruns.services.clock import database_now
 from agentruns.services.events import NewEvent
 from agentruns.services.lifecycle import due_leases
+from agentruns.services.planning import Likely
 from agentruns.services.resuming import NotRetryable, retry_run
 
 logger = logging.getLogger(__name__)
@@ -50,7 +51,9 @@ def mark(name: str) -> None:
 
 def retry_due(*, now: datetime) -> int:
     """Take answers that a busy provider kept from their agents there again; return how many."""
-    due = Run.objects.filter(retry_at__lte=Now(), status=RunStatus.FAILED, superseded=False)
+    # Else SQLite goes through all that ever failed.
+    failed = Likely(Q(status=RunStatus.FAILED))
+    due = Run.objects.filter(failed, retry_at__lte=Now(), superseded=False)
     retried = 0
     for run_id in list(due.order_by("retry_at").values_list("id", flat=True)[:BATCH]):
         with contextlib.suppress(NotRetryable):

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
+from django import forms
 from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.models import Group, User
@@ -66,15 +67,32 @@ class AuditedUserAdmin(AuditedAdmin, UserAdmin):  # type: ignore[type-arg]
         )
 
 
+class GroupForm(forms.ModelForm):  # type: ignore[type-arg]
+    def clean_name(self) -> str:
+        name = str(self.cleaned_data["name"])
+        asked = people.asked_by_default(group_ids=[self.instance.pk] if self.instance.pk else [])
+        if asked.exclude(name=name).exists():
+            raise forms.ValidationError(
+                "This group is asked by its name wherever no routing rule matches: keep the name."
+            )
+        return name
+
+
 class AuditedGroupAdmin(AuditedAdmin, GroupAdmin):  # type: ignore[misc]
     subject = Subject.MEMBERSHIP
+    form = GroupForm
 
     def key_of(self, thing: Any) -> str:
         return people.group_key(thing.pk)
 
     def held_by(self, things: Iterable[Any]) -> list[str]:
         ids = [group.pk for group in things]
-        return _lines(people.rules_naming(group_ids=ids), people.open_tasks_naming(group_ids=ids))
+        found = [
+            format_html("Asked by its name wherever no routing rule matches: {}", group)
+            for group in people.asked_by_default(group_ids=ids)
+        ]
+        rules = people.rules_naming(group_ids=ids)
+        return [*found, *_lines(rules, people.open_tasks_naming(group_ids=ids))]
 
     def last_state(self, thing: Any) -> dict[str, Any]:
         return {**super().last_state(thing), "members": people.members_of(thing)}

@@ -67,15 +67,18 @@ def submit(
     `AlreadyVoted`, `RightUsed` and `TaskAlreadyDecided`.
     """
     with transaction.atomic():
-        task = _asked(task_id, user_id)
+        task = HumanTask.objects.filter(pk=task_id).first()
+        refusal = _refusal(task, user_id)
+        if task is None or (refusal and not _took_part(task, user_id)):
+            raise refusal or TaskNotFound(TaskNotFound.__doc__)
         if digest != task.digest or deciding.sha256(task.payload) != task.digest:
             raise TaskChanged(TaskChanged.__doc__)
         args = DeferredToolCallPayload.model_validate_json(task.payload).args
         action, cleaned = checking.clean(args, action_id, values, note)
         answer = results.Answer(action, cleaned, note)
         given = Given(task, args, answer, user_id, api_key_id, now)
-        if task.state != TaskState.OPEN:
-            return _earlier(given)
+        if refusal or task.state != TaskState.OPEN:
+            return _earlier(given, refusal)
         try:
             decision = _decide(given) if task.quorum == 1 else voting.vote(given)
         except deciding.NotFree:
@@ -95,38 +98,46 @@ def submit(
     return decision
 
 
-def _asked(task_id: UUID, user_id: int) -> HumanTask:
-    task = HumanTask.objects.filter(pk=task_id).first()
+def _refusal(task: HumanTask | None, user_id: int) -> Exception | None:
+    """What keeps this person from answering; None where nothing does, or where the task has ended
+    and they may know of it."""
     if task is None:
-        raise TaskNotFound(TaskNotFound.__doc__)
+        return TaskNotFound(TaskNotFound.__doc__)
     if permissions.rights(user_id, task):
-        return task
+        return None
     # Who wasn't asked learns of the task only where they may see it.
     user = User.objects.filter(pk=user_id).first()
-    if user is None or not permissions.visible_tasks(user).filter(pk=task_id).exists():
-        raise TaskNotFound(TaskNotFound.__doc__)
-    if task.state == TaskState.OPEN:
-        raise NotAnApprover(NotAnApprover.__doc__)
-    return task
+    if user is None or not permissions.visible_tasks(user).filter(pk=task.pk).exists():
+        return TaskNotFound(TaskNotFound.__doc__)
+    return NotAnApprover(NotAnApprover.__doc__) if task.state == TaskState.OPEN else None
 
 
-def _earlier(given: Given) -> Decision:
-    """Return what the same answer has done before. Raises what a late answer is told."""
+def _took_part(task: HumanTask, user_id: int) -> bool:
+    # Their right may have ended since, with a delegation or in a group: their answer counts still.
+    return HumanTask.objects.filter(permissions.answered_by(user_id), pk=task.pk).exists()
+
+
+def _earlier(given: Given, refusal: Exception | None = None) -> Decision:
+    """Return what the same answer has done before. Raises what a late answer is told, or the
+    refusal, if there is one."""
     task = given.task
-    is_open = deciding.still_open(task).exists()
     if voting.same(given).exists():
         # Counted once, whatever became of the question since; sent twice, it is no fault.
         waits = task.state == TaskState.OPEN
         return voting.waits(given) if waits else Decision(task.state, _next_run(task))
-    if is_open and voting.by(given).exists():
-        raise voting.AlreadyVoted(voting.AlreadyVoted.__doc__)
-    if is_open:
-        raise ClaimedByOther(ClaimedByOther.__doc__)
-    if task.state in (TaskState.OPEN, TaskState.EXPIRED):
-        raise TaskExpired(task=task)
-    if given.digest != task.answer_digest:
-        raise TaskAlreadyDecided(task=task)
-    return Decision(task.state, _next_run(task))
+    if given.digest == task.answer_digest:
+        return Decision(task.state, _next_run(task))
+    raise refusal or _lateness(given)
+
+
+def _lateness(given: Given) -> Exception:
+    task = given.task
+    if deciding.still_open(task).exists():
+        if voting.by(given).exists():
+            return voting.AlreadyVoted(voting.AlreadyVoted.__doc__)
+        return ClaimedByOther(ClaimedByOther.__doc__)
+    late = task.state in (TaskState.OPEN, TaskState.EXPIRED)
+    return TaskExpired(task=task) if late else TaskAlreadyDecided(task=task)
 
 
 def _next_run(task: HumanTask) -> UUID | None:

@@ -9,6 +9,7 @@ from django.db.models import Q, QuerySet
 
 from agentruns.audit import Subject
 from agentruns.services import auditing
+from inbox import permissions
 from inbox.models.routing import RoutingRule
 from inbox.models.tasks import HumanTask, TaskState
 
@@ -63,6 +64,11 @@ def open_tasks_naming(
         Q(pk__in=groups.values("humantask_id")) | Q(pk__in=users.values("humantask_id")),
         state=TaskState.OPEN,
     ).order_by("opened_at", "pk")
+
+
+def asked_by_default(*, group_ids: Collection[int]) -> QuerySet[Group]:
+    """Return, of these groups, the one that is asked where no rule matches; found by its name."""
+    return Group.objects.filter(pk__in=group_ids, name=permissions.DEFAULT_GROUP)
 
 
 def members_of(group: Group) -> list[str]:

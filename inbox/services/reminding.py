@@ -12,6 +12,7 @@ from django.db.models import Case, DateTimeField, ExpressionWrapper, F, Q, Value
 from django.db.models.functions import Now
 from django.db.models.lookups import GreaterThan
 
+from agentruns.services.planning import Likely
 from inbox.models.delivery import Notification
 from inbox.models.tasks import HumanTask, TaskState
 from inbox.services import recording, telling
@@ -57,9 +58,9 @@ def remind_due(*, now: datetime, limit: int = BATCH) -> int:
     A sweep that comes late reminds once, not once for each moment that it missed.
     """
     # Both conditions of the partial index: what has ended left it, and is never looked at.
-    due = HumanTask.objects.filter(state=TaskState.OPEN, next_reminder_at__lte=Now())
-    # Past its deadline nobody needs a reminder. Were that a condition of the other query, SQLite
-    # would go through the open tasks by their deadlines instead.
+    opened = Likely(Q(state=TaskState.OPEN))
+    due = HumanTask.objects.filter(opened, next_reminder_at__lte=Now())
+    # Past its deadline nobody needs a reminder.
     due.filter(expires_at__lte=Now()).update(next_reminder_at=None)
     reminded = 0
     rows = due.order_by("next_reminder_at").values_list("pk", "next_reminder_at")

@@ -70,7 +70,12 @@ def _args(task: HumanTask) -> AskHumanToolArgs:
 @require_http_methods(["GET", "HEAD", "POST"])
 def task_detail(request: HttpRequest, task_id: UUID) -> HttpResponse:
     """Show the question; a POST answers it."""
-    task = _visible(request, task_id)
+    try:
+        task = _visible(request, task_id)
+    except Http404:
+        if request.method != "POST":
+            raise
+        return _sent_again(request, task_id)
     args = _args(task)
     if request.method == "POST":
         return _answer(request, task, args)
@@ -139,6 +144,9 @@ def _answer(request: HttpRequest, task: HumanTask, args: AskHumanToolArgs) -> Ht
     except checking.InvalidAnswer as error:
         _keep(request, task, typed, note)
         return show(AnswerForm(args, typed=typed, errors=error.errors), status=422)
+    except answering.TaskNotFound as error:
+        # It was there a moment ago.
+        raise Http404 from error
     except REFUSALS as error:
         _keep(request, task, typed, note)
         task.refresh_from_db()
@@ -146,6 +154,29 @@ def _answer(request: HttpRequest, task: HumanTask, args: AskHumanToolArgs) -> Ht
     if decision.state == TaskState.OPEN:
         messages.success(request, _("Your vote is counted."))
     return redirect("inbox:task", task_id=task.pk)
+
+
+def _sent_again(request: HttpRequest, task_id: UUID) -> HttpResponse:
+    """Say that an answer counts which was counted while the person was asked still; to whoever
+    sends another one, or never gave any, the question is not there."""
+    user = person(request)
+    task = HumanTask.objects.filter(permissions.answered_by(user.pk), pk=task_id).first()
+    if task is None:
+        raise Http404
+    try:
+        answering.submit(
+            task_id=task.pk,
+            user_id=user.pk,
+            action_id=request.POST.get("confirm", "") or request.POST.get("action", ""),
+            values=typed_values(_args(task), request.POST),
+            note=_note(request),
+            digest=request.POST.get("digest", ""),
+            now=datetime.now(UTC),
+        )
+    except (answering.TaskNotFound, checking.InvalidAnswer, *REFUSALS) as error:
+        raise Http404 from error
+    messages.success(request, _("Your answer is recorded."))
+    return redirect("inbox:list")
 
 
 def _keep(request: HttpRequest, task: HumanTask, typed: dict[str, str], note: str) -> None:

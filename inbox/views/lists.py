@@ -72,10 +72,10 @@ class Filters:
         return urlencode({key: value for key, value in wanted.items() if value})
 
 
-def _waiting(user: User, opened: QuerySet[HumanTask]) -> int:
-    """How many wait for an answer, up to a limit; where one's vote is cast they wait for others."""
-    left = opened.exclude(permissions.has_vote_of(user), quorum__gt=1)
-    return left.values("pk")[:MOST_COUNTED].count()
+def _waiting(user: User) -> int:
+    """How many wait for the user's answer, up to a limit; where it is given they wait for others,
+    and what somebody only may see waits for others as well."""
+    return permissions.waiting_for(user).values("pk")[:MOST_COUNTED].count()
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def _context(request: HttpRequest) -> dict[str, Any]:
         "now": datetime.now(UTC),
         "filters": filters,
         "done": filters.done,
-        "waiting": _waiting(user, opened),
+        "waiting": _waiting(user),
         "most": MOST_COUNTED,
         "next_page": next_page,
         "tabs": {"open": filters.address(state=""), "done": filters.address(state="done")},

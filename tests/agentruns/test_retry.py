@@ -6,12 +6,14 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from agentruns import queries, worker
 from agentruns.models.runs import Run, RunStatus
 from agentruns.protocol.ask_human import AskHumanToolResult
 from agentruns.services import cancelling, creating, lifecycle, resuming, sweeps
+from tests.support.plans import plan_of
 from tests.support.story import composition
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -100,6 +102,16 @@ def test_an_answer_that_a_busy_provider_kept_is_taken_there_again_twice() -> Non
         failed = fail(Run.objects.get(retry_of=failed).id, transient=True)
         assert failed.tries == tries
     assert failed.retry_at is None
+
+
+def test_the_sweep_looks_at_what_is_due_alone() -> None:
+    """Not at all that ever failed."""
+    if connection.vendor != "sqlite":
+        pytest.skip("PostgreSQL chooses by its statistics, and an empty table has none")
+    with transaction.atomic(), CaptureQueriesContext(connection) as queries:
+        assert sweeps.retry_due(now=now()) == 0
+        plan = plan_of(one for one in queries.captured_queries if "retry_at" in one["sql"])
+    assert "run_retry" in plan
 
 
 def test_a_run_that_nobody_answered_is_not_tried_again_by_itself() -> None:

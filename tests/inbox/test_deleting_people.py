@@ -107,6 +107,32 @@ def test_whom_an_open_question_asks_stays_until_it_has_ended(
         assert not type(thing)._default_manager.filter(pk=thing.pk).exists()
 
 
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize("from_list", [False, True])
+def test_the_group_that_is_asked_where_no_rule_matches_stays(
+    client: Client, approvers: Group, group: Group, from_list: bool
+) -> None:
+    if from_list:
+        delete_from_list(client, approvers, group)
+    else:
+        assert "wherever no routing rule matches: approvers" in delete(client, approvers)
+    assert Group.objects.filter(pk__in=[approvers.pk, group.pk]).count() == 2
+    assert not deletions()
+
+
+@pytest.mark.usefixtures("root")
+def test_the_group_that_is_asked_where_no_rule_matches_keeps_its_name(
+    client: Client, approvers: Group, group: Group
+) -> None:
+    """By that it is found: under another name it would be asked as little as if it were gone."""
+    for one in (approvers, group):
+        page = reverse("admin:auth_group_change", args=[one.pk])
+        said = client.post(page, {"name": f"{one.name}2"}).content.decode()
+        assert ("keep the name" in said) is (one == approvers)
+        assert client.post(page, {"name": Group.objects.get(pk=one.pk).name}).status_code == 302
+    assert set(Group.objects.values_list("name", flat=True)) == {"approvers", "operations2"}
+
+
 def test_what_is_in_the_way_is_told_before_a_missing_permission(client: Client) -> None:
     owner = User.objects.create_user("owner")
     rule(api_key=create_key(name="k", owner_id=owner.pk, now=datetime.now(UTC))[0])

@@ -20,7 +20,7 @@ from agentruns.services.keys import create_key
 from inbox.models.routing import RoutingRule
 from inbox.models.tasks import HumanTask
 from tests.support.people import answer, approvers
-from tests.support.plans import plans
+from tests.support.plans import plan_of
 from tests.support.questions import NOW, ask, open_task
 from tests.support.story import composition
 
@@ -286,7 +286,7 @@ def test_the_newest_runs_are_read_in_the_order_of_an_index(operator: Client, nar
     assert str(run.pk)[:8] in page.text
     assert f'field-agent nowrap">{agent.name}' in page.text
     lists = [one for one in queries if 'ORDER BY "agentruns_run"."created_at"' in one["sql"]]
-    plan = plans(lists, "agentruns_run")
+    plan = plan_of(lists)
     assert "TEMP B-TREE" not in plan
     assert "Sort" not in plan
 
@@ -300,6 +300,6 @@ def test_the_sessions_of_a_key_are_read_in_the_order_of_an_index() -> None:
     with CaptureQueriesContext(connection) as queries:
         items = program.get("/api/sessions").json()["items"]
     assert [one["session_id"] for one in items] == [str(run.session_id)]
-    plan = plans([one for one in queries if "LIMIT 51" in one["sql"]], "agentruns_run")
+    plan = plan_of(one for one in queries if "LIMIT 51" in one["sql"])
     assert "run_newest_of_key" in plan
     assert "TEMP B-TREE FOR LAST TERM" not in plan.split("CORRELATED")[0]

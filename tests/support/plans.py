@@ -1,24 +1,23 @@
-"""How the database means to read what a page asks for."""
+"""How the database goes about its queries."""
 
-from typing import Any
+from collections.abc import Iterable
 
 from django.db import connection, transaction
 
 
-def plans(queries: Any, table: str) -> str:
-    """Return the plans of the captured SELECTs that read the table, as they are for many rows.
+def plan_of(queries: Iterable[dict[str, str]]) -> str:
+    """Return the plans of captured queries, in one text, as they are for many rows.
 
     PostgreSQL reads a small table whole and sorts it, unless both are made dear.
     """
-    found = [one["sql"] for one in queries if f'FROM "{table}"' in one["sql"]]
     kind = "QUERY PLAN" if connection.vendor == "sqlite" else "(COSTS OFF)"
-    lines = []
+    found = []
     with transaction.atomic(), connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             for dear in ("seqscan", "bitmapscan", "sort"):
                 cursor.execute(f"SET LOCAL enable_{dear} = off")
-        for sql in found:
-            cursor.execute(f"EXPLAIN {kind} {sql}")
-            lines += [str(row[-1]) for row in cursor.fetchall()]
-    assert lines
-    return "\n".join(lines)
+        for query in queries:
+            cursor.execute(f"EXPLAIN {kind} {query['sql']}")
+            found += [str(row[-1]) for row in cursor.fetchall()]
+    assert found
+    return " ".join(found)
