@@ -106,12 +106,11 @@ def test_an_answer_that_a_busy_provider_kept_is_taken_there_again_twice() -> Non
 
 def test_the_sweep_looks_at_what_is_due_alone() -> None:
     """Not at all that ever failed."""
-    if connection.vendor != "sqlite":
-        pytest.skip("PostgreSQL chooses by its statistics, and an empty table has none")
     with transaction.atomic(), CaptureQueriesContext(connection) as queries:
         assert sweeps.retry_due(now=now()) == 0
         plan = plan_of(one for one in queries.captured_queries if "retry_at" in one["sql"])
-    assert "run_retry" in plan
+    # PostgreSQL chooses by its statistics, and an empty table has none.
+    assert "run_retry" in plan or (connection.vendor == "postgresql" and "Seq Scan" not in plan)
 
 
 def test_a_run_that_nobody_answered_is_not_tried_again_by_itself() -> None:
