@@ -43,6 +43,12 @@ class Electorate:
             return [user_id]
         return sorted(self.standing.principals(user_id, barred=self.barred) & self.direct)
 
+    def may_vote(self, user_id: int, votes: Sequence[Cast]) -> bool:
+        """Whether a right that the user may use is left, and no vote is theirs."""
+        used = {vote.counts_for_id for vote in votes}
+        voted = any(vote.user_id == user_id for vote in votes)
+        return not voted and any(right not in used for right in self.rights(user_id))
+
     def voters(self, votes: Sequence[Cast]) -> dict[int, list[int]]:
         """Return who may still vote with each right that nobody has used: its owner first."""
         voted, used = {vote.user_id for vote in votes}, {vote.counts_for_id for vote in votes}

@@ -118,12 +118,20 @@ def _parse(cursor: str, parts: int) -> list[Any]:
     return [*values[:-2], moment, task_id]
 
 
+CLAIMS_LOOKED_AT = 50
+
+
 def next_open(user: User, *, besides: HumanTask) -> HumanTask | None:
     """Return the open task, of those that wait for the user and that they may answer now, whose
     deadline is nearest."""
     left = permissions.waiting_for(user).filter(expires_at__gt=Now()).exclude(pk=besides.pk)
     free = left.filter(permissions.unclaimed(by_others_than=user.pk))
-    return free.order_by("expires_at").first()
+    if found := free.order_by("expires_at").first():
+        return found
+    # Some claims hold nobody up: their holders may not answer any more.
+    claimed = list(left.order_by("expires_at")[:CLAIMS_LOOKED_AT])
+    held = permissions.claims_in_force(claimed)
+    return next((task for task in claimed if task.pk not in held), None)
 
 
 def payload(task: HumanTask) -> dict[str, Any]:

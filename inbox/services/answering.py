@@ -13,7 +13,7 @@ from agentruns import crashpoints
 from agentruns.protocol.ask_human import DeferredToolCallPayload
 from inbox import permissions
 from inbox.models.tasks import Draft, HumanTask, TaskEvent, TaskState
-from inbox.services import checking, deciding, results, voting
+from inbox.services import checking, deciding, holding, results, voting
 from inbox.services.deciding import Decision, Given
 
 logger = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ def submit(
         if refusal or task.state != TaskState.OPEN:
             return _earlier(given, refusal)
         try:
-            decision = _decide(given) if task.quorum == 1 else voting.vote(given)
+            decision = _answer(given)
         except deciding.NotFree:
             task.refresh_from_db()
             return _earlier(given)
@@ -144,6 +144,19 @@ def _next_run(task: HumanTask) -> UUID | None:
     ended = TaskEvent.objects.filter(task=task, type__in=("submitted", "disagreed")).first()
     found = json.loads(ended.data)["next_run_id"] if ended else None
     return UUID(found) if found else None
+
+
+def _answer(given: Given) -> Decision:
+    try:
+        return _counted(given)
+    except deciding.NotFree:
+        # By this or by another answer that came at the same moment: once more in any case.
+        holding.release_void(task=given.task, now=given.now)
+        return _counted(given)
+
+
+def _counted(given: Given) -> Decision:
+    return _decide(given) if given.task.quorum == 1 else voting.vote(given)
 
 
 def _decide(given: Given) -> Decision:

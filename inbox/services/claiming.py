@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 from agentruns.services.clock import database_now
 from inbox import permissions
 from inbox.models.tasks import HumanTask, TaskState
-from inbox.services import hints, recording, reminding
+from inbox.services import hints, holding, recording, reminding
 from inbox.services.answering import NotAnApprover, TaskNotFound
 
 MAX_COMMENT = 5_000
@@ -109,6 +109,8 @@ def _assign(task_id: UUID, user_id: int, to_id: int, kind: str, now: datetime) -
             raise NotAColleague(NotAColleague.__doc__)
         if permissions.right_left(to_id, task, of=rights) is None:
             raise VoteCast(VoteCast.__doc__)
+        if task.claimed_by_id not in (None, user_id):
+            holding.release_void(task=task, now=now)
         # A vote that is cast meanwhile raises the count, and its voter would hold up the others.
         free = _open(task).filter(vote_count=task.vote_count)
         free = free.filter(permissions.unclaimed(by_others_than=user_id))

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Self
 from urllib.parse import urlencode
 
@@ -79,10 +78,12 @@ def _waiting(user: User) -> int:
 
 @dataclass(frozen=True)
 class Row:
-    """A task in the list: whether the reader has voted on it, and for whom they would answer."""
+    """A task in the list: whether the reader has voted on it, whether its claim holds, and for whom
+    they would answer."""
 
     task: HumanTask
     voted: bool
+    claimed: bool
     away: list[permissions.Away]
 
 
@@ -91,7 +92,8 @@ def _rows(user: User, tasks: Sequence[HumanTask]) -> list[Row]:
     asked = [task.pk for task in waiting if task.vote_count]
     voted = set(Vote.objects.filter(task__in=asked, user=user).values_list("task_id", flat=True))
     away = permissions.in_place_of(user, waiting)
-    return [Row(task, task.pk in voted, away.get(task.pk, [])) for task in tasks]
+    held = permissions.claims_in_force(waiting)
+    return [Row(task, task.pk in voted, task.pk in held, away.get(task.pk, [])) for task in tasks]
 
 
 def _context(request: HttpRequest) -> dict[str, Any]:
@@ -112,7 +114,6 @@ def _context(request: HttpRequest) -> dict[str, Any]:
     return {
         "rows": _rows(user, page.tasks),
         "away": permissions.own_absence(user),
-        "now": datetime.now(UTC),
         "filters": filters,
         "done": filters.done,
         "waiting": _waiting(user),

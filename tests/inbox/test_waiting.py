@@ -150,6 +150,37 @@ def test_nobody_is_led_to_what_has_passed_its_deadline(
 def test_what_waits_is_what_may_be_answered(seed: int) -> None:
     """The condition over all questions, against the rule for one: they are written twice."""
     dice = random.Random(seed)
+    groups, users = _crowd(dice)
+    for _ in range(25):
+        _random_question(dice, groups, users)
+    for user in User.objects.all():
+        rows = set(permissions.waiting_for(user).values_list("pk", flat=True))
+        opened = HumanTask.objects.filter(state=TaskState.OPEN)
+        right = [task.pk for task in opened if permissions.right_left(user.pk, task) is not None]
+        assert rows == set(right), user
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_claim_holds_while_its_holder_may_answer(seed: int) -> None:
+    """The list's rule for many questions at once, against the rule for one."""
+    dice = random.Random(seed)
+    groups, users = _crowd(dice)
+    for _ in range(25):
+        _random_question(dice, groups, users)
+    until = datetime.now(UTC)
+    for task in HumanTask.objects.all():
+        task.claimed_by = dice.choice([None, *users])
+        if task.claimed_by:
+            task.claim_expires_at = until + dice.choice([HOUR, HOUR, -HOUR])
+        task.save()
+    tasks = list(HumanTask.objects.all())
+    outsider = User.objects.create_user("mallory")
+    held = {task.pk for task in tasks if permissions.claimed_by_other(outsider.pk, task)}
+    assert permissions.claims_in_force(tasks) == held
+
+
+def _crowd(dice: random.Random) -> tuple[list[Group], list[User]]:
+    """People in groups; some are inactive, some away."""
     groups = [Group.objects.create(name=name) for name in ("one", "two")]
     users = [User.objects.create_user(f"user{number}") for number in range(6)]
     for user in users:
@@ -160,13 +191,7 @@ def test_what_waits_is_what_may_be_answered(seed: int) -> None:
     for number, user in enumerate(users[1:], start=1):
         if dice.random() < 0.6:
             away(user, users[dice.randrange(number)])
-    for _ in range(25):
-        _random_question(dice, groups, users)
-    for user in User.objects.all():
-        rows = set(permissions.waiting_for(user).values_list("pk", flat=True))
-        opened = HumanTask.objects.filter(state=TaskState.OPEN)
-        right = [task.pk for task in opened if permissions.right_left(user.pk, task) is not None]
-        assert rows == set(right), user
+    return groups, users
 
 
 def _random_question(dice: random.Random, groups: list[Group], users: list[User]) -> None:

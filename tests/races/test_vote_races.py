@@ -12,8 +12,8 @@ from django.db import connection
 
 from agentruns.models.runs import Run
 from inbox.models.routing import Delegation
-from inbox.models.tasks import HumanTask, TaskState, Vote
-from inbox.services import deciding, delegating, ending
+from inbox.models.tasks import HumanTask, TaskEvent, TaskState, Vote
+from inbox.services import claiming, deciding, delegating, ending
 from tests.support.at_once import ROUNDS, at_once
 from tests.support.people import answer, approvers
 from tests.support.questions import NOW, open_task
@@ -66,6 +66,18 @@ def test_one_person_in_two_browsers_has_one_vote(people: list[User]) -> None:
         first, second = votes_at_once(task, [people[0], people[0]])
         assert first == second == deciding.Decision("open", None, 1)
         assert Vote.objects.filter(task=task).count() == 1
+
+
+def test_votes_that_meet_a_claim_whose_holder_has_left_count_both(people: list[User]) -> None:
+    for _ in range(ROUNDS):
+        people[0].groups.set(people[1].groups.all())
+        task = asked(2)
+        claiming.claim(task_id=task.pk, user_id=people[0].pk, now=NOW)
+        people[0].groups.clear()
+        outcomes = votes_at_once(task, people[1:])
+        states = sorted(getattr(outcome, "state", repr(outcome)) for outcome in outcomes)
+        assert states == ["open", "submitted"], outcomes
+        assert TaskEvent.objects.filter(task=task, type="released").count() == 1
 
 
 def test_the_closing_vote_against_the_deadline(people: list[User]) -> None:
