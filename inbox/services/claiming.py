@@ -68,9 +68,12 @@ def extend(*, task_id: UUID, user_id: int, now: datetime) -> None:
         later = timedelta(seconds=task.extend_seconds)
         allowed = _open(task).filter(extended=False, extend_seconds__gt=0)
         put_off = ExpressionWrapper(F("expires_at") + Value(later), output_field=DateTimeField())
-        before = {"from": task.expires_at.isoformat(), "seconds": task.extend_seconds}
-        changes = reminding.moved_deadline(task, put_off)
-        _change(allowed, task, user_id, "extended", before, now, extended=True, **changes)
+        if not allowed.update(extended=True, **reminding.moved_deadline(task, put_off)):
+            raise NotPossibleNow(NotPossibleNow.__doc__)
+        # As the row was when it was written: an operator may have moved it since it was read.
+        moved = HumanTask.objects.only("expires_at").get(pk=task.pk)
+        data = {"from": (moved.expires_at - later).isoformat(), "seconds": task.extend_seconds}
+        _record(task, user_id, "extended", data, now)
 
 
 def comment(*, task_id: UUID, user_id: int, text: str, now: datetime) -> None:

@@ -41,12 +41,13 @@ def extend_deadline(*, task_id: UUID, user_id: int, seconds: int, now: datetime)
         raise BadTime(BadTime.__doc__)
     with transaction.atomic():
         task = HumanTask.objects.filter(pk=task_id).first()
-        later = Value(timedelta(seconds=seconds))
-        put_off = ExpressionWrapper(F("expires_at") + later, output_field=DateTimeField())
+        later = timedelta(seconds=seconds)
+        put_off = ExpressionWrapper(F("expires_at") + Value(later), output_field=DateTimeField())
         if task is None or not _open(task_id).update(**reminding.moved_deadline(task, put_off)):
             raise NotOpen(NotOpen.__doc__)
-        moved = HumanTask.objects.only("expires_at").get(pk=task_id)
-        data = {"from": task.expires_at.isoformat(), "to": moved.expires_at.isoformat()}
+        # As the row was when it was written: somebody may have moved it since it was read.
+        ends = HumanTask.objects.only("expires_at").get(pk=task_id).expires_at
+        data = {"from": (ends - later).isoformat(), "to": ends.isoformat()}
         _record(task_id, "deadline_moved", user_id, data, now)
 
 

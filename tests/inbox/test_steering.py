@@ -14,9 +14,9 @@ from agentruns.models.runs import Run, RunStatus
 from agentruns.services import creating
 from inbox import permissions
 from inbox.models.delivery import Notification
-from inbox.models.routing import Delegation
+from inbox.models.routing import Delegation, RoutingRule
 from inbox.models.tasks import HumanTask, TaskEvent, TaskState
-from inbox.services import answering, claiming, steering
+from inbox.services import answering, claiming, reminding, steering
 from tests.support.people import answer, approvers
 from tests.support.questions import NOW, open_task
 
@@ -52,6 +52,33 @@ def act(client: Client, thing: Any, name: str, **answers: Any) -> Any:
     if asked.status_code == 200 and "confirmed" in asked.text:
         return client.post(path, {**form, "confirmed": "1", **answers}, follow=True)
     return asked
+
+
+@pytest.mark.parametrize("kind", ["deadline_moved", "extended"])
+def test_what_is_recorded_of_a_deadline_is_what_it_was_when_it_was_moved(
+    people: list[User], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else moves it after the task was read, and before the row is written."""
+    rule = RoutingRule.objects.create(name="R", deadline_seconds=60, extend_seconds=3600)
+    rule.users.set(people)
+    task, (ann, ben) = open_task(), people
+    meanwhile = task.expires_at + timedelta(hours=5)
+    moved_deadline = reminding.moved_deadline
+
+    def moved_before(read: HumanTask, deadline: Any) -> dict[str, Any]:
+        HumanTask.objects.filter(pk=task.pk).update(expires_at=meanwhile)
+        return moved_deadline(read, deadline)
+
+    monkeypatch.setattr(reminding, "moved_deadline", moved_before)
+    if kind == "extended":
+        claiming.extend(task_id=task.pk, user_id=ann.pk, now=NOW)
+    else:
+        steering.extend_deadline(task_id=task.pk, user_id=ben.pk, seconds=3600, now=NOW)
+    task.refresh_from_db()
+    assert task.expires_at == meanwhile + timedelta(hours=1)
+    data = json.loads(TaskEvent.objects.get(task=task, type=kind).data)
+    assert data["from"] == meanwhile.isoformat()
+    assert data.get("to", task.expires_at.isoformat()) == task.expires_at.isoformat()
 
 
 def test_nothing_happens_before_it_is_confirmed(operator: Client, task: HumanTask) -> None:
